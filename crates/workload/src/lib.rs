@@ -1,0 +1,23 @@
+//! The vocabulary of Tracewise: what a cluster leaves behind, as types.
+//!
+//! Three kinds of trace: CPU traces ([`reading`], [`trace`]), job traces ([`job`]) and
+//! workflow traces ([`workflow`]). No I/O, no clock, no learning.
+
+pub mod derive;
+pub mod id;
+pub mod job;
+pub mod mode;
+pub mod rates;
+pub mod reading;
+pub mod time;
+pub mod trace;
+pub mod workflow;
+
+pub use derive::{Derivation, Deriver};
+pub use id::{Cpu, IdError, JobId, NodeName, ThreadId};
+pub use job::{JobRecord, JobStatus};
+pub use mode::{Mode, ModeSet, Ticks};
+pub use rates::{Rates, RatesError};
+pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, ThreadReading};
+pub use time::{Millis, Timestamp};
+pub use trace::{Coverage, Trace, Window};

@@ -1,0 +1,116 @@
+//! What a node says of itself at one moment, as the kernel counted it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Cpu, JobId, NodeName};
+use crate::mode::{ModeSet, Ticks};
+use crate::time::{Millis, Timestamp};
+
+/// Who a thread worked for when it was read.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Owner {
+    /// Exactly this job was confined to the thread.
+    Job(JobId),
+    /// No job was allowed on the thread.
+    Nobody,
+    /// Several jobs were allowed on the thread.
+    Shared,
+    /// It cannot be known: the source does not say, or jobs run without a cpuset.
+    Unknown,
+}
+
+impl Owner {
+    pub fn job(&self) -> Option<&JobId> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::Nobody | Self::Shared | Self::Unknown => None,
+        }
+    }
+
+    /// The word for each state, as it is stored beside the job.
+    pub const fn state(&self) -> &'static str {
+        match self {
+            Self::Job(_) => "job",
+            Self::Nobody => "nobody",
+            Self::Shared => "shared",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What the ticks of a source count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Measure {
+    /// Ticks since some start, which only grow until they are reset (`/proc/stat`).
+    Counter,
+    /// Ticks spent during the interval that ends with the reading (percentages).
+    Interval,
+}
+
+/// Where readings come from, and how their ticks are to be understood.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Source {
+    /// The program, file or server, in words.
+    pub origin: String,
+    pub measure: Measure,
+    /// The resolution: 100 for the kernel's clock ticks, 1000 for percentages with one decimal.
+    pub ticks_per_second: u32,
+    pub modes: ModeSet,
+    /// How often the source reads.
+    pub period: Millis,
+}
+
+/// One hardware thread at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ThreadReading {
+    pub cpu: Cpu,
+    pub ticks: Ticks,
+    pub owner: Owner,
+}
+
+/// Microseconds during which some, or all, of a job's tasks waited for a resource, since its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pressure {
+    pub some_usec: Option<u64>,
+    pub full_usec: Option<u64>,
+}
+
+/// One job's control group on one node at one moment; what the kernel does not offer is absent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobReading {
+    pub job: JobId,
+    pub memory_bytes: Option<u64>,
+    pub memory_peak_bytes: Option<u64>,
+    /// Absent when the job has no limit.
+    pub memory_limit_bytes: Option<u64>,
+    pub cpu_pressure: Pressure,
+    pub memory_pressure: Pressure,
+    pub io_pressure: Pressure,
+}
+
+impl JobReading {
+    /// A reading in which the kernel offered nothing yet.
+    pub fn empty(job: JobId) -> Self {
+        Self {
+            job,
+            memory_bytes: None,
+            memory_peak_bytes: None,
+            memory_limit_bytes: None,
+            cpu_pressure: Pressure::default(),
+            memory_pressure: Pressure::default(),
+            io_pressure: Pressure::default(),
+        }
+    }
+}
+
+/// One node at one moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReading {
+    pub node: NodeName,
+    pub time: Timestamp,
+    pub threads: Vec<ThreadReading>,
+    pub jobs: Vec<JobReading>,
+}

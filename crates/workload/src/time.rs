@@ -1,0 +1,96 @@
+//! Moments and lengths of time, in whole milliseconds.
+
+use std::fmt;
+use std::ops::{Add, Sub};
+
+use serde::{Deserialize, Serialize};
+
+/// A length of time in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub i64);
+
+impl Millis {
+    pub const SECOND: Self = Self(1_000);
+    pub const HOUR: Self = Self(3_600_000);
+    pub const DAY: Self = Self(86_400_000);
+}
+
+/// A moment: milliseconds since the Unix epoch, UTC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+impl Timestamp {
+    pub const MIN: Self = Self(i64::MIN);
+    pub const MAX: Self = Self(i64::MAX);
+
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds * 1_000)
+    }
+
+    /// The latest multiple of `step` that is not after this moment.
+    #[must_use]
+    pub const fn floor(self, step: Millis) -> Self {
+        Self(self.0.div_euclid(step.0) * step.0)
+    }
+
+    /// Epoch seconds as people write them: whole, or with three decimals.
+    pub fn as_epoch_seconds(self) -> EpochSeconds {
+        EpochSeconds(self)
+    }
+}
+
+impl Add<Millis> for Timestamp {
+    type Output = Self;
+    fn add(self, length: Millis) -> Self {
+        Self(self.0.saturating_add(length.0))
+    }
+}
+
+impl Sub<Millis> for Timestamp {
+    type Output = Self;
+    fn sub(self, length: Millis) -> Self {
+        Self(self.0.saturating_sub(length.0))
+    }
+}
+
+impl Sub for Timestamp {
+    type Output = Millis;
+    fn sub(self, earlier: Self) -> Millis {
+        Millis(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// Displays a [`Timestamp`] as epoch seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct EpochSeconds(Timestamp);
+
+impl fmt::Display for EpochSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (sign, millis) = (if self.0.0 < 0 { "-" } else { "" }, self.0.0.unsigned_abs());
+        match millis % 1_000 {
+            0 => write!(f, "{sign}{}", millis / 1_000),
+            rest => write!(f, "{sign}{}.{rest:03}", millis / 1_000),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn epoch_seconds_are_whole_unless_they_are_not() {
+        let shown = |ms| Timestamp(ms).as_epoch_seconds().to_string();
+        assert_eq!(shown(1_525_707_211_000), "1525707211");
+        assert_eq!(shown(1_525_707_211_042), "1525707211.042");
+        assert_eq!(shown(-1_500), "-1.500");
+    }
+
+    #[test]
+    fn the_floor_of_a_moment_before_the_epoch_is_not_after_it() {
+        assert_eq!(Timestamp(-1).floor(Millis::SECOND), Timestamp(-1_000));
+        assert_eq!(Timestamp(999).floor(Millis::SECOND), Timestamp(0));
+    }
+}

@@ -1,0 +1,209 @@
+//! A thread's series of rates, and the windows cut out of it.
+
+use crate::id::ThreadId;
+use crate::rates::Rates;
+use crate::reading::Owner;
+use crate::time::{Millis, Timestamp};
+
+/// What stands behind one step of a trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Coverage {
+    /// A reading fell into this step.
+    Read,
+    /// No reading fell into this step; the next one accounts for it.
+    Bridged,
+    /// Nothing is known of this step.
+    Missing,
+}
+
+/// The rates of one thread at regular steps, from `start` on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Trace {
+    thread: ThreadId,
+    start: Timestamp,
+    period: Millis,
+    rates: Vec<Rates>,
+    coverage: Vec<Coverage>,
+    owners: Vec<Owner>,
+    owner_of_step: Vec<u32>,
+}
+
+impl Trace {
+    /// A trace of which nothing is known yet. `start` is moved down to a whole period.
+    pub fn new(thread: ThreadId, start: Timestamp, period: Millis, n_steps: usize) -> Self {
+        Self {
+            thread,
+            start: start.floor(period),
+            period,
+            rates: vec![Rates::IDLE; n_steps],
+            coverage: vec![Coverage::Missing; n_steps],
+            owners: vec![Owner::Unknown],
+            owner_of_step: vec![0; n_steps],
+        }
+    }
+
+    pub fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+
+    pub fn start(&self) -> Timestamp {
+        self.start
+    }
+
+    pub fn period(&self) -> Millis {
+        self.period
+    }
+
+    pub fn len(&self) -> usize {
+        self.rates.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.rates.is_empty()
+    }
+
+    /// When step `index` begins.
+    pub fn time(&self, index: usize) -> Timestamp {
+        self.start + Millis(self.period.0 * index as i64)
+    }
+
+    pub fn coverage(&self, index: usize) -> Coverage {
+        self.coverage[index]
+    }
+
+    /// The rates of a step, unless it is missing.
+    pub fn rates(&self, index: usize) -> Option<Rates> {
+        (self.coverage[index] != Coverage::Missing).then(|| self.rates[index])
+    }
+
+    pub fn owner(&self, index: usize) -> &Owner {
+        &self.owners[self.owner_of_step[index] as usize]
+    }
+
+    /// The steps into which a reading fell.
+    pub fn read_steps(&self) -> impl Iterator<Item = (Timestamp, Rates, &Owner)> {
+        (0..self.len())
+            .filter(|index| self.coverage[*index] == Coverage::Read)
+            .map(|index| (self.time(index), self.rates[index], self.owner(index)))
+    }
+
+    /// How many steps have each kind of coverage: read, bridged, missing.
+    pub fn coverage_counts(&self) -> [usize; 3] {
+        let count = |kind| self.coverage.iter().filter(|coverage| **coverage == kind).count();
+        [count(Coverage::Read), count(Coverage::Bridged), count(Coverage::Missing)]
+    }
+
+    /// A stretch of this trace, unless it leaves the trace or contains a missing step.
+    pub fn window(&self, first: usize, len: usize) -> Option<Window<'_>> {
+        let stretch = self.coverage.get(first..first.checked_add(len)?)?;
+        let whole = len > 0 && !stretch.contains(&Coverage::Missing);
+        whole.then_some(Window { trace: self, first, len })
+    }
+
+    /// Every window of `len` steps that begins on a multiple of `stride` and has no missing step.
+    pub fn windows(&self, len: usize, stride: usize) -> impl Iterator<Item = Window<'_>> {
+        let firsts = (0..self.len()).step_by(stride.max(1));
+        firsts.filter_map(move |first| self.window(first, len))
+    }
+
+    /// The number by which [`set`](Self::set) knows this owner.
+    pub(crate) fn owner_number(&mut self, owner: &Owner) -> u32 {
+        let known = self.owners.iter().rposition(|one| one == owner);
+        known.unwrap_or_else(|| {
+            self.owners.push(owner.clone());
+            self.owners.len() - 1
+        }) as u32
+    }
+
+    /// Which step a moment falls into; it may lie before or beyond the trace.
+    pub(crate) fn step_of(&self, time: Timestamp) -> i64 {
+        (time - self.start).0.div_euclid(self.period.0)
+    }
+
+    pub(crate) fn set(&mut self, step: i64, rates: Rates, coverage: Coverage, owner: u32) {
+        let Ok(index) = usize::try_from(step) else { return };
+        if index < self.rates.len() {
+            self.rates[index] = rates;
+            self.coverage[index] = coverage;
+            self.owner_of_step[index] = owner;
+        }
+    }
+}
+
+/// A stretch of one trace in which every step is known.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    trace: &'a Trace,
+    first: usize,
+    len: usize,
+}
+
+impl<'a> Window<'a> {
+    pub fn thread(&self) -> &'a ThreadId {
+        &self.trace.thread
+    }
+
+    pub fn start(&self) -> Timestamp {
+        self.trace.time(self.first)
+    }
+
+    pub fn rates(&self) -> &'a [Rates] {
+        &self.trace.rates[self.first..self.first + self.len]
+    }
+
+    /// Who owned the thread, if it was one and the same all the time.
+    pub fn owner(&self) -> Option<&'a Owner> {
+        let owners = &self.trace.owner_of_step[self.first..self.first + self.len];
+        let same = owners.windows(2).all(|pair| pair[0] == pair[1]);
+        same.then(|| self.trace.owner(self.first))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::{Cpu, NodeName};
+    use proptest::prelude::*;
+
+    fn trace(coverage: &[Coverage]) -> Trace {
+        let thread = ThreadId { node: NodeName::new("n1").unwrap(), cpu: Cpu(0) };
+        let mut trace = Trace::new(thread, Timestamp(0), Millis::SECOND, coverage.len());
+        for (step, kind) in coverage.iter().enumerate() {
+            trace.set(step as i64, Rates::IDLE, *kind, 0);
+        }
+        trace
+    }
+
+    fn any_coverage() -> impl Strategy<Value = Coverage> {
+        prop_oneof![4 => Just(Coverage::Read), 1 => Just(Coverage::Bridged), 1 => Just(Coverage::Missing)]
+    }
+
+    proptest! {
+        #[test]
+        fn a_window_is_a_stretch_of_its_trace_without_missing_steps(
+            coverage in prop::collection::vec(any_coverage(), 0..60), len in 1usize..20, stride in 1usize..7,
+        ) {
+            let trace = trace(&coverage);
+            let found: Vec<usize> =
+                trace.windows(len, stride).map(|window| (window.start().0 / 1_000) as usize).collect();
+            let expected: Vec<usize> = (0..coverage.len())
+                .step_by(stride)
+                .filter(|first| first + len <= coverage.len())
+                .filter(|first| !coverage[*first..first + len].contains(&Coverage::Missing))
+                .collect();
+            prop_assert_eq!(found, expected);
+            for window in trace.windows(len, stride) {
+                prop_assert_eq!(window.rates().len(), len);
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_cannot_be_empty_or_leave_its_trace() {
+        let trace = trace(&[Coverage::Read; 3]);
+        assert!(trace.window(0, 0).is_none());
+        assert!(trace.window(1, 3).is_none());
+        assert!(trace.window(usize::MAX, 2).is_none());
+        assert!(trace.window(0, 3).is_some());
+    }
+}

@@ -1,0 +1,192 @@
+//! Workflow traces: when each task of a workflow was ready, queued, staged, ran and finished.
+
+use serde::{Deserialize, Serialize};
+
+/// A name for a task, unique in its workflow.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TaskName(pub String);
+
+/// What a task is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TaskKind {
+    Compute,
+    Transfer,
+    Auxiliary,
+}
+
+/// A stretch between two moments, in seconds since the epoch. It never ends before it starts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "(f64, f64)", into = "(f64, f64)")]
+pub struct Span {
+    start: f64,
+    end: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+#[error("a stretch cannot run from {start} to {end}")]
+pub struct SpanError {
+    pub start: f64,
+    pub end: f64,
+}
+
+impl Span {
+    pub fn new(start: f64, end: f64) -> Result<Self, SpanError> {
+        let ordered = start.is_finite() && end.is_finite() && start <= end;
+        if ordered { Ok(Self { start, end }) } else { Err(SpanError { start, end }) }
+    }
+
+    pub fn start(self) -> f64 {
+        self.start
+    }
+
+    pub fn end(self) -> f64 {
+        self.end
+    }
+
+    pub fn seconds(self) -> f64 {
+        self.end - self.start
+    }
+}
+
+impl TryFrom<(f64, f64)> for Span {
+    type Error = SpanError;
+    fn try_from((start, end): (f64, f64)) -> Result<Self, SpanError> {
+        Self::new(start, end)
+    }
+}
+
+impl From<Span> for (f64, f64) {
+    fn from(span: Span) -> Self {
+        (span.start, span.end)
+    }
+}
+
+/// One attempt at one task. What has not happened yet, or was not logged, is absent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskAttempt {
+    pub task: TaskName,
+    pub kind: TaskKind,
+    /// 1 for the first attempt.
+    pub attempt: u32,
+    /// When the tasks it depends on had finished.
+    pub ready: Option<f64>,
+    pub pre_script: Option<Span>,
+    /// When the workflow system handed it to the batch system.
+    pub submitted: Option<f64>,
+    /// From the start to the end of its execution, staging included.
+    pub execution: Option<Span>,
+    pub stage_in: Option<Span>,
+    pub stage_out: Option<Span>,
+    pub post_script: Option<Span>,
+    pub exit_code: Option<i32>,
+}
+
+/// Where the time of one attempt went, in seconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct Delays {
+    /// From the start of the workflow until the task was ready.
+    pub ready: f64,
+    pub pre_script: f64,
+    /// In the hands of the workflow system: ready, but not yet submitted (pre-script aside).
+    pub workflow_system: f64,
+    /// Submitted, but not yet executing.
+    pub queue: f64,
+    pub stage_in: f64,
+    /// Executing, staging aside.
+    pub run: f64,
+    pub stage_out: f64,
+    pub post_script: f64,
+}
+
+impl TaskAttempt {
+    /// The delays of this attempt in a workflow that started at `workflow_start`; what is
+    /// not known counts as zero, and so does what clocks put before its cause.
+    pub fn delays(&self, workflow_start: f64) -> Delays {
+        let between = |from: Option<f64>, to: Option<f64>| match (from, to) {
+            (Some(from), Some(to)) => (to - from).max(0.0),
+            _ => 0.0,
+        };
+        let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
+        let pre_script = seconds(self.pre_script);
+        let (stage_in, stage_out) = (seconds(self.stage_in), seconds(self.stage_out));
+        Delays {
+            ready: between(Some(workflow_start), self.ready),
+            pre_script,
+            workflow_system: (between(self.ready, self.submitted) - pre_script).max(0.0),
+            queue: between(self.submitted, self.execution.map(Span::start)),
+            stage_in,
+            run: (seconds(self.execution) - stage_in - stage_out).max(0.0),
+            stage_out,
+            post_script: seconds(self.post_script),
+        }
+    }
+}
+
+/// One execution of a workflow.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorkflowRun {
+    pub name: String,
+    /// In the order in which the log has them.
+    pub attempts: Vec<TaskAttempt>,
+}
+
+impl WorkflowRun {
+    /// When the first task was ready or submitted.
+    pub fn start(&self) -> Option<f64> {
+        self.attempts.iter().filter_map(|one| one.ready.or(one.submitted)).min_by(f64::total_cmp)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn attempt() -> TaskAttempt {
+        TaskAttempt {
+            task: TaskName("merge".into()),
+            kind: TaskKind::Compute,
+            attempt: 1,
+            ready: Some(110.0),
+            pre_script: Some(Span::new(111.0, 113.0).unwrap()),
+            submitted: Some(120.0),
+            execution: Some(Span::new(150.0, 200.0).unwrap()),
+            stage_in: Some(Span::new(150.0, 155.0).unwrap()),
+            stage_out: Some(Span::new(190.0, 200.0).unwrap()),
+            post_script: Some(Span::new(201.0, 204.0).unwrap()),
+            exit_code: Some(0),
+        }
+    }
+
+    #[test]
+    fn delays_share_out_the_time_of_an_attempt() {
+        let delays = attempt().delays(100.0);
+        let expected = Delays {
+            ready: 10.0,
+            pre_script: 2.0,
+            workflow_system: 8.0,
+            queue: 30.0,
+            stage_in: 5.0,
+            run: 35.0,
+            stage_out: 10.0,
+            post_script: 3.0,
+        };
+        assert_eq!(delays, expected);
+    }
+
+    #[test]
+    fn a_task_that_still_waits_has_no_run_time() {
+        let waiting = TaskAttempt { execution: None, stage_in: None, stage_out: None, ..attempt() };
+        let delays = waiting.delays(100.0);
+        assert_eq!((delays.queue, delays.run), (0.0, 0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn a_span_never_ends_before_it_starts(start in -1e9f64..1e9, end in -1e9f64..1e9) {
+            prop_assert_eq!(Span::new(start, end).is_ok(), start <= end);
+        }
+    }
+}
