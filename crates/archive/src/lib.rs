@@ -1,1 +1,132 @@
-//! x
+//! Where CPU traces rest and come from.
+//!
+//! An [`Archive`] is a folder or a bucket of Parquet files that hold what the kernel counted;
+//! rates are derived while reading. Readings come in live through a [`Writer`], or in bulk
+//! through a [`Loader`] from CSV files and Prometheus, and go out through a [`Snapshot`].
+
+mod catalog;
+mod columns;
+mod compact;
+mod error;
+mod file;
+mod hours;
+mod journal;
+mod layout;
+mod loader;
+mod net;
+mod replay;
+mod rows;
+mod snapshot;
+mod spool;
+mod stage;
+mod store;
+mod verify;
+mod writer;
+
+pub mod source;
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use workload::Source;
+
+pub use catalog::{Catalog, JobSummary, NodeSummary};
+pub use compact::{CompactReport, Retention};
+pub use error::{Error, Result};
+pub use layout::Table;
+pub use loader::{LoadReport, Loader};
+pub use replay::Replay;
+pub use snapshot::{Selection, Snapshot};
+pub use store::S3Settings;
+pub use verify::{Finding, VerifyReport};
+pub use writer::{Writer, WriterSettings};
+
+use layout::{FORMAT, MARKER};
+use spool::Spool;
+use store::Store;
+
+/// How archives are reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub s3: S3Settings,
+    /// Where writes to a bucket are prepared; local archives have a place of their own.
+    pub spool: Option<PathBuf>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+}
+
+/// A folder or bucket of CPU traces.
+#[derive(Debug, Clone)]
+pub struct Archive {
+    store: Store,
+    spool: Spool,
+}
+
+impl Archive {
+    /// Opens an archive that is there.
+    pub fn open(address: &str, settings: &Settings) -> Result<Self> {
+        let archive = Self::at(address, settings)?;
+        if !archive.is_marked()? {
+            return Err(Error::NotAnArchive { address: address.to_owned(), marker: MARKER });
+        }
+        // A crash may have stopped a commit half-way. Whoever may write here finishes it.
+        if let Err(error) = archive.spool.recover(&archive.store) {
+            tracing::debug!("a commit that was stopped is left as it is: {error}");
+        }
+        Ok(archive)
+    }
+
+    /// Opens an archive for writing, and makes it one if it is not.
+    pub fn open_or_create(address: &str, settings: &Settings) -> Result<Self> {
+        let archive = Self::at(address, settings)?;
+        if !archive.is_marked()? {
+            let set = archive.spool.stage()?;
+            let prepared = set.prepare();
+            let text = serde_json::json!(Marker { format: FORMAT }).to_string();
+            spool::write_durably(&prepared, text.as_bytes())?;
+            set.add(&prepared, MARKER.into());
+            set.commit(&archive.store)?;
+        }
+        archive.spool.recover(&archive.store)?;
+        Ok(archive)
+    }
+
+    fn at(address: &str, settings: &Settings) -> Result<Self> {
+        let store = Store::open(address, &settings.s3)?;
+        let spool = Spool::of(&store, settings.spool.as_deref());
+        Ok(Self { store, spool })
+    }
+
+    fn is_marked(&self) -> Result<bool> {
+        let Some(text) = self.store.read(MARKER)? else { return Ok(false) };
+        let path = self.store.full_path(MARKER);
+        let marker: Marker = serde_json::from_slice(&text).map_err(|error| Error::damaged(&path, error))?;
+        if marker.format > FORMAT {
+            let address = self.address().to_owned();
+            return Err(Error::NewerFormat { address, found: marker.format, known: FORMAT });
+        }
+        Ok(true)
+    }
+
+    pub fn address(&self) -> &str {
+        self.store.address()
+    }
+
+    /// The live way in; one at a time.
+    pub fn writer(&self, source: Source, settings: WriterSettings) -> Result<Writer> {
+        Writer::open(self.store.clone(), self.spool.clone(), source, settings)
+    }
+
+    /// The way in for a whole file or a stretch of Prometheus: all of it becomes visible, or nothing.
+    pub fn loader(&self, source: Source) -> Result<Loader> {
+        Loader::new(self.store.clone(), &self.spool, source)
+    }
+
+    /// What the archive holds now of a selection.
+    pub fn snapshot(&self, selection: Selection) -> Result<Snapshot> {
+        Snapshot::take(&self.store, &self.spool, selection)
+    }
+}

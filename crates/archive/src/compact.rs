@@ -1,0 +1,132 @@
+//! Fewer, larger files, and no more of them than wanted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+use workload::derive::Scale;
+use workload::{Millis, Source, Timestamp};
+
+use crate::Archive;
+use crate::error::Result;
+use crate::file::OpenFile;
+use crate::hours;
+use crate::layout::{Partition, StoredFile, Table};
+use crate::stage::{Target, failed, prepare_file};
+
+/// What may be removed. Nothing, unless it says so.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Files whose last reading is older than this go.
+    pub max_age: Option<Millis>,
+    /// The oldest files go until the rest takes no more than this.
+    pub max_bytes: Option<u64>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CompactReport {
+    pub files_before: usize,
+    pub files_after: usize,
+    pub bytes_before: u64,
+    pub bytes_after: u64,
+    /// Files that retention removed, or would remove in a dry run.
+    pub removed: Vec<String>,
+}
+
+impl Archive {
+    /// Merges the files of each node's day. At any moment readers see either the old files or
+    /// the new one. `progress` is told how many of how many days are done.
+    pub fn compact(&self, mut progress: impl FnMut(usize, usize)) -> Result<CompactReport> {
+        let days = self.files_by_day()?;
+        let mut report = CompactReport::default();
+        let n_days = days.len();
+        for (done, (partition, stored)) in days.into_iter().enumerate() {
+            progress(done, n_days);
+            report.files_before += stored.len();
+            report.bytes_before += stored.iter().map(|file| file.bytes).sum::<u64>();
+            let (visible, replaced) = hours::open_visible(&self.store, &stored)?;
+            for file in &replaced {
+                self.store.delete(&file.stored.path)?;
+            }
+            for run in visible.chunk_by(|a, b| alike(&a.info.source, &b.info.source)) {
+                let (files, bytes) = match run {
+                    [only] => (1, only.stored.bytes),
+                    run => (1, self.merge(&partition, run)?),
+                };
+                report.files_after += files;
+                report.bytes_after += bytes;
+            }
+        }
+        progress(n_days, n_days);
+        Ok(report)
+    }
+
+    /// Puts one file in the place of several that were written one after the other.
+    fn merge(&self, partition: &Partition, files: &[OpenFile]) -> Result<u64> {
+        let newest = &files[files.len() - 1].stored.name;
+        let level = files.iter().map(|file| file.stored.name.level).max().unwrap_or(0) + 1;
+        let source = joined_source(files);
+        let replaces = files.iter().map(|file| file.stored.name.id).collect();
+        let target = Target { partition: partition.clone(), source: &source, id: newest.id, level, replaces };
+        let set = self.spool.stage()?;
+        let prepared = prepare_file(&set, target, |writer| {
+            for pieces in hours::pieces_by_hour(files, Timestamp::MIN, Timestamp::MAX).values() {
+                match partition.table {
+                    Table::Cpu => writer.write_threads(&hours::read_threads(&self.store, files, pieces)?),
+                    Table::Cgroup => writer.write_jobs(&hours::read_jobs(&self.store, files, pieces)?),
+                }
+                .map_err(failed(self.store.address().as_ref()))?;
+            }
+            Ok(())
+        })?;
+        set.add(&prepared.path, prepared.place);
+        set.commit(&self.store)?;
+        for file in files {
+            self.store.delete(&file.stored.path)?;
+        }
+        Ok(prepared.bytes)
+    }
+
+    /// Removes whole files that `retention` does not want any more.
+    pub fn prune(&self, retention: &Retention, now: Timestamp, dry_run: bool) -> Result<CompactReport> {
+        let mut files: Vec<StoredFile> = self.files_by_day()?.into_values().flatten().collect();
+        files.sort_by_key(|file| file.name.last);
+        let mut left: u64 = files.iter().map(|file| file.bytes).sum();
+        let mut report =
+            CompactReport { files_before: files.len(), bytes_before: left, ..CompactReport::default() };
+        for file in &files {
+            let too_old = retention.max_age.is_some_and(|age| file.name.last < now - age);
+            let too_much = retention.max_bytes.is_some_and(|most| left > most);
+            if too_old || too_much {
+                left -= file.bytes;
+                report.removed.push(file.path.clone());
+                if !dry_run {
+                    self.store.delete(&file.path)?;
+                }
+            }
+        }
+        report.files_after = files.len() - report.removed.len();
+        report.bytes_after = left;
+        Ok(report)
+    }
+
+    fn files_by_day(&self) -> Result<BTreeMap<Partition, Vec<StoredFile>>> {
+        let mut days: BTreeMap<Partition, Vec<StoredFile>> = BTreeMap::new();
+        for table in Table::ALL {
+            for file in hours::list_files(&self.store, table, table.name())? {
+                days.entry(file.partition.clone()).or_default().push(file);
+            }
+        }
+        Ok(days)
+    }
+}
+
+/// Whether ticks of one source mean the same as those of another.
+fn alike(a: &Source, b: &Source) -> bool {
+    Scale::from(a) == Scale::from(b) && a.modes == b.modes
+}
+
+fn joined_source(files: &[OpenFile]) -> Source {
+    let origins: BTreeSet<&str> = files.iter().flat_map(|file| file.info.source.origin.split("; ")).collect();
+    let origin = origins.into_iter().collect::<Vec<_>>().join("; ");
+    Source { origin, ..files[0].info.source.clone() }
+}

@@ -1,0 +1,70 @@
+//! What can go wrong with an archive, each with the thing it happened to and what to do.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{address} is not a Tracewise archive: it has no {marker}; import or record into it first")]
+    NotAnArchive { address: String, marker: &'static str },
+    #[error(
+        "{address} has format {found}, and this Tracewise knows up to {known}: use a newer Tracewise to read it"
+    )]
+    NewerFormat { address: String, found: u32, known: u32 },
+    #[error("{address} is no place for an archive: {reason}")]
+    Address { address: String, reason: String },
+    #[error("{path} is damaged: {reason}; `tracewise archive verify` lists every damaged file")]
+    Damaged { path: String, reason: String },
+    #[error("{path} is not a file of this archive: move it elsewhere")]
+    Foreign { path: String },
+    #[error("no space left for {path}: free some, nothing was lost; accepting goes on when there is room")]
+    NoSpace { path: PathBuf },
+    #[error("{path} is in use by another process: one at a time may do this")]
+    Busy { path: PathBuf },
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{path}: {}", rooted(source))]
+    Store { path: String, source: object_store::Error },
+    #[error("{file}{}: {reason}", row.map(|row| format!(", row {row}")).unwrap_or_default())]
+    Csv { file: String, row: Option<u64>, reason: String },
+    #[error("column map {file}: {reason}")]
+    ColumnMap { file: String, reason: String },
+    #[error("{url}: {reason}")]
+    Prometheus { url: String, reason: String },
+    #[error("{node} was read at {time} ms, which is no time an archive can hold; check its clock")]
+    Time { node: String, time: i64 },
+    #[error("nothing to read: {what}")]
+    Nothing { what: String },
+}
+
+impl Error {
+    pub(crate) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
+        move |source| match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::NoSpace { path: path.to_owned() }
+            }
+            _ => Self::Io { path: path.to_owned(), source },
+        }
+    }
+
+    /// Whether what was asked for is not there (any more).
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Store { source: object_store::Error::NotFound { .. }, .. })
+    }
+
+    pub(crate) fn damaged(path: &str, reason: impl ToString) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.to_string() }
+    }
+}
+
+/// The last cause of an error: the crate's own message wraps it in several layers.
+fn rooted(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    let text = cause.to_string();
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

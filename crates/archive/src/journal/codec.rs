@@ -1,0 +1,356 @@
+//! Readings as short runs of bytes: a reading is written as its difference to the one before
+//! it of the same node, so that a quiet thread takes two bytes a second.
+//!
+//! A record opens with node, source and time, so that an index of a whole segment can be made
+//! without decoding what follows.
+
+use std::collections::HashMap;
+
+use workload::{
+    Cpu, JobId, JobReading, Mode, NodeName, NodeReading, Owner, Pressure, Source, ThreadReading, Ticks,
+    Timestamp,
+};
+
+const SAME_THREADS: u8 = 1;
+
+fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+}
+
+const fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+const fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    put_varint(bytes, text.len() as u64);
+    bytes.extend_from_slice(text.as_bytes());
+}
+
+/// Takes values off the front of a record; `None` if the record ends before its content.
+pub struct Cursor<'a>(pub &'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn byte(&mut self) -> Option<u8> {
+        let (first, rest) = self.0.split_first()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn varint(&mut self) -> Option<u64> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+}
+
+/// What the writer remembers of a node: its last reading in this segment.
+#[derive(Default)]
+struct Last {
+    threads: Vec<ThreadReading>,
+}
+
+/// Writes the records of one segment.
+#[derive(Default)]
+pub struct Encoder {
+    nodes: HashMap<NodeName, (u64, Last)>,
+    sources: Vec<Source>,
+}
+
+impl Encoder {
+    pub fn encode(&mut self, reading: &NodeReading, source: &Source, bytes: &mut Vec<u8>) {
+        let n_nodes = self.nodes.len() as u64;
+        let is_new = !self.nodes.contains_key(&reading.node);
+        let (number, last) = self.nodes.entry(reading.node.clone()).or_insert((n_nodes, Last::default()));
+        put_varint(bytes, *number);
+        if is_new {
+            put_text(bytes, reading.node.as_str());
+        }
+        match self.sources.iter().position(|known| known == source) {
+            Some(number) => put_varint(bytes, number as u64),
+            None => {
+                put_varint(bytes, self.sources.len() as u64);
+                put_text(bytes, &serde_json::to_string(source).unwrap_or_default());
+                self.sources.push(source.clone());
+            }
+        }
+        put_varint(bytes, zigzag(reading.time.0));
+        encode_threads(&reading.threads, &mut last.threads, bytes);
+        put_varint(bytes, reading.jobs.len() as u64);
+        for job in &reading.jobs {
+            put_text(bytes, job.job.as_str());
+            for count in counts_of(job) {
+                put_varint(bytes, count.map_or(0, |count| count.saturating_add(1)));
+            }
+        }
+    }
+}
+
+fn encode_threads(threads: &[ThreadReading], last: &mut Vec<ThreadReading>, bytes: &mut Vec<u8>) {
+    let same_cpus = threads.len() == last.len() && threads.iter().zip(&*last).all(|(a, b)| a.cpu == b.cpu);
+    let same = same_cpus && threads.iter().zip(&*last).all(|(a, b)| a.owner == b.owner);
+    bytes.push(if same { SAME_THREADS } else { 0 });
+    if !same {
+        put_varint(bytes, threads.len() as u64);
+        for thread in threads {
+            put_varint(bytes, u64::from(thread.cpu.0));
+            match &thread.owner {
+                Owner::Nobody => bytes.push(0),
+                Owner::Shared => bytes.push(1),
+                Owner::Unknown => bytes.push(2),
+                Owner::Job(job) => {
+                    bytes.push(3);
+                    put_text(bytes, job.as_str());
+                }
+            }
+        }
+    }
+    for (index, thread) in threads.iter().enumerate() {
+        let before = if same_cpus { last[index].ticks } else { Ticks::default() };
+        let at = bytes.len();
+        bytes.push(0);
+        let mut changed = 0u8;
+        for mode in Mode::ALL {
+            let difference = thread.ticks[mode].wrapping_sub(before[mode]) as i64;
+            if difference != 0 {
+                changed |= 1 << mode as u8;
+                put_varint(bytes, zigzag(difference));
+            }
+        }
+        bytes[at] = changed;
+    }
+    if same {
+        last.iter_mut().zip(threads).for_each(|(last, now)| last.ticks = now.ticks);
+    } else {
+        threads.clone_into(last);
+    }
+}
+
+fn counts_of(job: &JobReading) -> [Option<u64>; 9] {
+    [
+        job.memory_bytes,
+        job.memory_peak_bytes,
+        job.memory_limit_bytes,
+        job.cpu_pressure.some_usec,
+        job.cpu_pressure.full_usec,
+        job.memory_pressure.some_usec,
+        job.memory_pressure.full_usec,
+        job.io_pressure.some_usec,
+        job.io_pressure.full_usec,
+    ]
+}
+
+/// The names that the records of one segment refer to by number.
+#[derive(Debug, Clone, Default)]
+pub struct Names {
+    pub nodes: Vec<NodeName>,
+    pub sources: Vec<Source>,
+}
+
+/// What a record opens with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Opening {
+    pub node: usize,
+    pub source: usize,
+    pub time: Timestamp,
+}
+
+impl Names {
+    /// Reads the opening of a record; names it brings are learnt. Leaves the cursor at the rest.
+    pub fn opening(&mut self, cursor: &mut Cursor<'_>) -> Option<Opening> {
+        let node = usize::try_from(cursor.varint()?).ok()?;
+        if node == self.nodes.len() {
+            self.nodes.push(NodeName::new(cursor.text()?).ok()?);
+        }
+        let source = usize::try_from(cursor.varint()?).ok()?;
+        if source == self.sources.len() {
+            self.sources.push(serde_json::from_str(cursor.text()?).ok()?);
+        }
+        let known = node < self.nodes.len() && source < self.sources.len();
+        known.then_some(Opening { node, source, time: Timestamp(unzigzag(cursor.varint()?)) })
+    }
+}
+
+/// Decodes the rest of one node's records, in their order.
+#[derive(Default)]
+pub struct NodeDecoder {
+    threads: Vec<ThreadReading>,
+}
+
+impl NodeDecoder {
+    /// The threads and jobs of the next record of this node.
+    pub fn decode(&mut self, cursor: &mut Cursor<'_>) -> Option<(&[ThreadReading], Vec<JobReading>)> {
+        if cursor.byte()? & SAME_THREADS == 0 {
+            let n_threads = usize::try_from(cursor.varint()?).ok()?;
+            if n_threads > cursor.0.len() {
+                return None;
+            }
+            let mut threads = Vec::with_capacity(n_threads);
+            for _ in 0..n_threads {
+                let cpu = Cpu(u16::try_from(cursor.varint()?).ok()?);
+                let owner = match cursor.byte()? {
+                    0 => Owner::Nobody,
+                    1 => Owner::Shared,
+                    2 => Owner::Unknown,
+                    3 => Owner::Job(JobId::new(cursor.text()?).ok()?),
+                    _ => return None,
+                };
+                threads.push(ThreadReading { cpu, ticks: Ticks::default(), owner });
+            }
+            let same_cpus = threads.len() == self.threads.len()
+                && threads.iter().zip(&self.threads).all(|(a, b)| a.cpu == b.cpu);
+            if same_cpus {
+                threads.iter_mut().zip(&self.threads).for_each(|(now, last)| now.ticks = last.ticks);
+            }
+            self.threads = threads;
+        }
+        for thread in &mut self.threads {
+            let changed = cursor.byte()?;
+            for mode in Mode::ALL.into_iter().filter(|mode| changed & (1 << *mode as u8) != 0) {
+                let difference = unzigzag(cursor.varint()?);
+                thread.ticks[mode] = thread.ticks[mode].wrapping_add(difference as u64);
+            }
+        }
+        let n_jobs = cursor.varint()?;
+        let mut jobs = Vec::new();
+        for _ in 0..n_jobs {
+            let job = JobId::new(cursor.text()?).ok()?;
+            let mut counts = [None; 9];
+            for count in &mut counts {
+                *count = cursor.varint()?.checked_sub(1);
+            }
+            let pressure = |at: usize| Pressure { some_usec: counts[at], full_usec: counts[at + 1] };
+            jobs.push(JobReading {
+                job,
+                memory_bytes: counts[0],
+                memory_peak_bytes: counts[1],
+                memory_limit_bytes: counts[2],
+                cpu_pressure: pressure(3),
+                memory_pressure: pressure(5),
+                io_pressure: pressure(7),
+            });
+        }
+        Some((&self.threads, jobs))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::{Measure, Millis, ModeSet};
+
+    fn source(ticks_per_second: u32) -> Source {
+        Source {
+            origin: "test".into(),
+            measure: Measure::Counter,
+            ticks_per_second,
+            modes: ModeSet::ALL,
+            period: Millis::SECOND,
+        }
+    }
+
+    fn any_owner() -> impl Strategy<Value = Owner> {
+        prop_oneof![
+            Just(Owner::Nobody),
+            Just(Owner::Shared),
+            Just(Owner::Unknown),
+            "[a-z0-9_.]{1,12}".prop_map(|job| Owner::Job(JobId::new(job).unwrap())),
+        ]
+    }
+
+    prop_compose! {
+        fn any_thread()(cpu in 0u16..4, ticks in prop::array::uniform8(any::<u64>()), owner in any_owner())
+            -> ThreadReading {
+            ThreadReading { cpu: Cpu(cpu), ticks: Ticks(ticks), owner }
+        }
+    }
+
+    prop_compose! {
+        fn any_reading()(
+            node in "[ab]", time in any::<i64>(), threads in prop::collection::vec(any_thread(), 0..4),
+            job in "[a-z]{1,3}", memory in prop::option::of(0..u64::MAX - 1),
+            pressure in prop::option::of(0..u64::MAX - 1), n_jobs in 0usize..2,
+        ) -> NodeReading {
+            let mut reading = JobReading::empty(JobId::new(job).unwrap());
+            reading.memory_bytes = memory;
+            reading.io_pressure.full_usec = pressure;
+            NodeReading {
+                node: NodeName::new(node).unwrap(), time: Timestamp(time), threads,
+                jobs: vec![reading; n_jobs],
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_encoded_is_decoded(readings in prop::collection::vec((any_reading(), 0u32..2), 1..30)) {
+            let mut encoder = Encoder::default();
+            let mut names = Names::default();
+            let mut decoders: HashMap<usize, NodeDecoder> = HashMap::new();
+            for (reading, tick) in &readings {
+                let mut bytes = Vec::new();
+                encoder.encode(reading, &source(tick + 1), &mut bytes);
+                let mut cursor = Cursor(&bytes);
+                let opening = names.opening(&mut cursor).unwrap();
+                let (threads, jobs) =
+                    decoders.entry(opening.node).or_default().decode(&mut cursor).unwrap();
+                prop_assert_eq!(threads, &reading.threads[..]);
+                prop_assert_eq!(&jobs, &reading.jobs);
+                prop_assert_eq!(&names.nodes[opening.node], &reading.node);
+                prop_assert_eq!(names.sources[opening.source].ticks_per_second, tick + 1);
+                prop_assert_eq!(opening.time, reading.time);
+                prop_assert!(cursor.0.is_empty());
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_refused_or_decoded_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut cursor = Cursor(&bytes);
+            if Names::default().opening(&mut cursor).is_some() {
+                let _ = NodeDecoder::default().decode(&mut cursor);
+            }
+        }
+    }
+
+    #[test]
+    fn a_quiet_thread_takes_two_bytes_a_second() {
+        let mut encoder = Encoder::default();
+        let thread = |idle| ThreadReading {
+            cpu: Cpu(0),
+            ticks: Ticks([0, 0, 0, idle, 0, 0, 0, 0]),
+            owner: Owner::Nobody,
+        };
+        let reading = |second: u64| NodeReading {
+            node: NodeName::new("n1").unwrap(),
+            time: Timestamp(second as i64 * 1_000),
+            threads: (0..100).map(|cpu| ThreadReading { cpu: Cpu(cpu), ..thread(second * 60) }).collect(),
+            jobs: Vec::new(),
+        };
+        let mut bytes = Vec::new();
+        encoder.encode(&reading(1), &source(100), &mut bytes);
+        bytes.clear();
+        encoder.encode(&reading(2), &source(100), &mut bytes);
+        assert!(bytes.len() < 310, "{} bytes", bytes.len());
+    }
+}

@@ -1,0 +1,315 @@
+//! The journal: where readings are safe before they are in Parquet.
+//!
+//! A segment is a file of records, each with its length and checksum. What [`Journal::append`]
+//! has returned from is on stable storage. A record that a crash cut short was never
+//! acknowledged, and reading stops before it.
+
+pub mod codec;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use codec::{Cursor, Encoder, Names, NodeDecoder};
+use ulid::Ulid;
+use workload::derive::Scale;
+use workload::{NodeName, NodeReading, Source, Timestamp};
+
+use crate::error::{Error, Result};
+use crate::rows::{JobRows, ThreadRows};
+use crate::store::{create_folders, sync_folder};
+
+/// The first bytes of a segment; the last of them is the version.
+const MAGIC: &[u8; 8] = b"TWJRNL\0\x01";
+const HEADER: usize = 8;
+const MAX_RECORD: usize = 1 << 30;
+
+/// The segment that is being written.
+pub struct Journal {
+    folder: PathBuf,
+    open: Option<OpenSegment>,
+    buffer: Vec<u8>,
+}
+
+struct OpenSegment {
+    path: PathBuf,
+    file: File,
+    encoder: Encoder,
+    /// Everything before this is on stable storage.
+    durable: u64,
+    first: Timestamp,
+}
+
+impl Journal {
+    pub fn new(folder: PathBuf) -> Result<Self> {
+        create_folders(&folder)?;
+        Ok(Self { folder, open: None, buffer: Vec::new() })
+    }
+
+    /// Bytes in the current segment.
+    pub fn bytes(&self) -> u64 {
+        self.open.as_ref().map_or(0, |segment| segment.durable)
+    }
+
+    /// The time of the first reading in the current segment.
+    pub fn first(&self) -> Option<Timestamp> {
+        self.open.as_ref().map(|segment| segment.first)
+    }
+
+    /// Adds readings; when this returns they survive a crash. After an error none of them is
+    /// accepted, and the caller has to [`close`](Self::close) this segment before it tries again.
+    pub fn append(&mut self, readings: &[NodeReading], source: &Source) -> Result<()> {
+        let Some(first) = readings.first() else { return Ok(()) };
+        if self.open.is_none() {
+            self.open = Some(OpenSegment::create(&self.folder, first.time)?);
+        }
+        let Some(segment) = self.open.as_mut() else { return Ok(()) };
+        self.buffer.clear();
+        for reading in readings {
+            let start = self.buffer.len();
+            self.buffer.extend_from_slice(&[0; HEADER]);
+            segment.encoder.encode(reading, source, &mut self.buffer);
+            let (header, payload) = self.buffer[start..].split_at_mut(HEADER);
+            header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+            header[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        }
+        let written = segment.file.write_all(&self.buffer).and_then(|()| segment.file.sync_data());
+        match written {
+            Ok(()) => {
+                segment.durable += self.buffer.len() as u64;
+                Ok(())
+            }
+            Err(error) => {
+                // What the kernel did with the failed write is unknown, so it is cut off, and
+                // the file is not written to again.
+                let _ = segment.file.set_len(segment.durable);
+                let _ = segment.file.sync_all();
+                Err(Error::io(&segment.path)(error))
+            }
+        }
+    }
+
+    /// Ends the current segment; the next reading begins another.
+    pub fn close(&mut self) -> Option<PathBuf> {
+        self.open.take().map(|segment| segment.path)
+    }
+}
+
+impl OpenSegment {
+    fn create(folder: &Path, first: Timestamp) -> Result<Self> {
+        let path = folder.join(format!("{}.log", Ulid::generate()));
+        let create = || -> io::Result<File> {
+            let mut file = File::create_new(&path)?;
+            file.write_all(MAGIC)?;
+            file.sync_all()?;
+            Ok(file)
+        };
+        match create().map_err(Error::io(&path)).and_then(|file| sync_folder(folder).map(|()| file)) {
+            Ok(file) => {
+                Ok(Self { path, file, encoder: Encoder::default(), durable: MAGIC.len() as u64, first })
+            }
+            Err(error) => {
+                let _ = fs::remove_file(&path);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The segments in a journal folder, oldest first.
+pub fn segments(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(Error::io(folder)(error)),
+    };
+    let mut paths: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// Where the part of a record after its opening lies.
+#[derive(Debug, Clone, Copy)]
+struct RecordPlace {
+    offset: u64,
+    length: u32,
+    source: u32,
+    time: Timestamp,
+}
+
+/// How a segment ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ending {
+    Whole,
+    /// A write was cut short: nothing that was acknowledged.
+    Torn {
+        bytes: u64,
+    },
+    /// A record in the middle is damaged, and others follow it.
+    Damaged {
+        offset: u64,
+    },
+}
+
+/// Where the records of each node lie in a segment.
+#[derive(Debug)]
+pub struct SegmentIndex {
+    pub path: PathBuf,
+    pub id: Ulid,
+    pub ending: Ending,
+    file: File,
+    names: Names,
+    records: BTreeMap<NodeName, Vec<RecordPlace>>,
+}
+
+impl SegmentIndex {
+    pub fn read(path: &Path) -> Result<Self> {
+        let damaged = |reason: &str| Error::damaged(&path.to_string_lossy(), reason);
+        let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+        let id = Ulid::from_string(&stem).map_err(|_| damaged("its name is no segment's"))?;
+        let file = File::open(path).map_err(Error::io(path))?;
+        let length = file.metadata().map_err(Error::io(path))?.len();
+        let mut index = Self {
+            path: path.to_owned(),
+            id,
+            ending: Ending::Whole,
+            file,
+            names: Names::default(),
+            records: BTreeMap::new(),
+        };
+        let mut reader = Reader { file: &index.file, length, at: 0, window: Vec::new(), window_at: 0 };
+        let magic = reader.bytes(0, MAGIC.len() as u64).map_err(Error::io(path))?;
+        if magic.is_none_or(|found| found != MAGIC) {
+            // A crash while the segment was created; it never held anything.
+            index.ending = Ending::Torn { bytes: length };
+            return match length < MAGIC.len() as u64 {
+                true => Ok(index),
+                false => Err(damaged("it is no journal of a version this Tracewise knows")),
+            };
+        }
+        reader.at = MAGIC.len() as u64;
+        while reader.at < length {
+            let at = reader.at;
+            let opened = match reader.record(at).map_err(Error::io(path))? {
+                Some(payload) => {
+                    let end = at + (HEADER + payload.len()) as u64;
+                    let mut body = Cursor(payload);
+                    index.names.opening(&mut body).map(|opening| (opening, body.0.len() as u32, end))
+                }
+                None => None,
+            };
+            let Some((opening, length_of_body, end)) = opened else {
+                index.ending = match reader.resumes_after(at).map_err(Error::io(path))? {
+                    true => Ending::Damaged { offset: at },
+                    false => Ending::Torn { bytes: length - at },
+                };
+                break;
+            };
+            let place = RecordPlace {
+                offset: end - u64::from(length_of_body),
+                length: length_of_body,
+                source: opening.source as u32,
+                time: opening.time,
+            };
+            index.records.entry(index.names.nodes[opening.node].clone()).or_default().push(place);
+            reader.at = end;
+        }
+        Ok(index)
+    }
+
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeName> {
+        self.records.keys()
+    }
+
+    /// Where a node's readings come from.
+    pub fn sources(&self, node: &NodeName) -> impl Iterator<Item = &Source> {
+        let places = self.records.get(node).into_iter().flatten();
+        let numbers: BTreeSet<u32> = places.map(|place| place.source).collect();
+        numbers.into_iter().map(|number| &self.names.sources[number as usize])
+    }
+
+    /// First and last time of a node's readings.
+    pub fn bounds(&self, node: &NodeName) -> Option<(Timestamp, Timestamp)> {
+        let times = self.records.get(node)?.iter().map(|place| place.time);
+        Some((times.clone().min()?, times.max()?))
+    }
+
+    /// A node's readings, by source, in the order in which they were written.
+    pub fn read_node(&self, node: &NodeName) -> Result<Vec<(Source, ThreadRows, JobRows)>> {
+        let mut found: BTreeMap<u32, (ThreadRows, JobRows)> = BTreeMap::new();
+        let mut decoder = NodeDecoder::default();
+        let mut body = Vec::new();
+        for place in self.records.get(node).into_iter().flatten() {
+            body.resize(place.length as usize, 0);
+            self.file.read_exact_at(&mut body, place.offset).map_err(Error::io(&self.path))?;
+            let (threads, jobs) = decoder.decode(&mut Cursor(&body)).ok_or_else(|| {
+                let reason = format!("a record at byte {} cannot be understood", place.offset);
+                Error::damaged(&self.path.to_string_lossy(), reason)
+            })?;
+            let scale = Scale::from(&self.names.sources[place.source as usize]);
+            let (thread_rows, job_rows) = found.entry(place.source).or_default();
+            threads.iter().for_each(|thread| thread_rows.push(place.time, thread, scale));
+            job_rows.rows.extend(jobs.into_iter().map(|job| (place.time, job)));
+        }
+        let with_source = |(number, (threads, jobs))| {
+            let source: Source = self.names.sources[number as usize].clone();
+            (source, threads, jobs)
+        };
+        Ok(found.into_iter().map(with_source).collect())
+    }
+}
+
+/// Reads a segment from front to back through a window.
+struct Reader<'a> {
+    file: &'a File,
+    length: u64,
+    at: u64,
+    window: Vec<u8>,
+    window_at: u64,
+}
+
+impl Reader<'_> {
+    /// `length` bytes at `at`, unless the file ends before.
+    fn bytes(&mut self, at: u64, length: u64) -> io::Result<Option<&[u8]>> {
+        if at + length > self.length {
+            return Ok(None);
+        }
+        let inside = at >= self.window_at && at + length <= self.window_at + self.window.len() as u64;
+        if !inside {
+            let want = length.max(1 << 20).min(self.length - at);
+            self.window.resize(want as usize, 0);
+            self.window_at = at;
+            self.file.read_exact_at(&mut self.window, at)?;
+        }
+        let start = (at - self.window_at) as usize;
+        Ok(Some(&self.window[start..start + length as usize]))
+    }
+
+    /// The payload of the record at `at`, if there is a whole and undamaged one.
+    fn record(&mut self, at: u64) -> io::Result<Option<&[u8]>> {
+        let Some(header) = self.bytes(at, HEADER as u64)? else { return Ok(None) };
+        let number =
+            |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+        let (length, crc) = (number(0), number(4));
+        if length == 0 || length as usize > MAX_RECORD {
+            return Ok(None);
+        }
+        let payload = self.bytes(at + HEADER as u64, u64::from(length))?;
+        Ok(payload.filter(|payload| crc32fast::hash(payload) == crc))
+    }
+
+    /// Whether an undamaged record begins anywhere after `at`.
+    fn resumes_after(&mut self, at: u64) -> io::Result<bool> {
+        for offset in at + 1..self.length.saturating_sub(HEADER as u64) {
+            if self.record(offset)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

@@ -1,0 +1,187 @@
+//! Where things lie in an archive, and what their names say.
+//!
+//! `cpu/date=2026-11-15/node=n001/<first>-<last>-<id>-<level>-<crc>.parquet`: hive partitions
+//! that DuckDB, pandas and Polars understand, and file names from which a reader knows the
+//! stretch of time without opening the file.
+
+use chrono::{DateTime, NaiveDate, NaiveDateTime};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use ulid::Ulid;
+use workload::{Millis, NodeName, Timestamp};
+
+/// The version of everything below and of the file format.
+pub const FORMAT: u32 = 1;
+/// The file that makes a folder, or a prefix of a bucket, an archive.
+pub const MARKER: &str = "archive.json";
+/// The folder of a local archive in which writes are prepared.
+pub const SPOOL: &str = ".spool";
+
+const UNSAFE_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
+const MOMENT: &str = "%Y%m%dT%H%M%SZ";
+
+/// The two tables of an archive.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Table {
+    /// Ticks per thread, mode and second, with the owner.
+    Cpu,
+    /// Memory and pressure per job and second.
+    Cgroup,
+}
+
+impl Table {
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Cgroup];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Cgroup => "cgroup",
+        }
+    }
+}
+
+/// One node's day of one table.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Partition {
+    pub table: Table,
+    pub date: NaiveDate,
+    pub node: NodeName,
+}
+
+impl Partition {
+    pub fn folder(&self) -> String {
+        let node = utf8_percent_encode(self.node.as_str(), UNSAFE_IN_PATHS);
+        format!("{}/node={node}", date_folder(self.table, self.date))
+    }
+}
+
+pub fn date_folder(table: Table, date: NaiveDate) -> String {
+    format!("{}/date={date}", table.name())
+}
+
+/// The UTC day a moment falls into.
+pub fn date_of(time: Timestamp) -> NaiveDate {
+    let beyond = if time.0 < 0 { NaiveDate::MIN } else { NaiveDate::MAX };
+    DateTime::from_timestamp_millis(time.0).map_or(beyond, |moment| moment.date_naive())
+}
+
+/// Whether the archive can name the day of a moment; years beyond four digits it cannot.
+pub fn is_storable(time: Timestamp) -> bool {
+    (Timestamp(0)..Timestamp::from_seconds(253_402_300_800)).contains(&time)
+}
+
+/// What the name of a stored file says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileName {
+    /// In whole seconds, not after the first reading.
+    pub first: Timestamp,
+    /// In whole seconds, not after the last reading.
+    pub last: Timestamp,
+    /// Later files win over earlier ones where they disagree.
+    pub id: Ulid,
+    /// How often this has been compacted.
+    pub level: u32,
+    /// CRC-32 of the whole file.
+    pub crc: u32,
+}
+
+impl FileName {
+    fn parse(name: &str) -> Option<Self> {
+        let mut parts = name.strip_suffix(".parquet")?.split('-');
+        let mut next = || parts.next();
+        let moment = |text: &str| {
+            let civil = NaiveDateTime::parse_from_str(text, MOMENT).ok()?;
+            Some(Timestamp::from_seconds(civil.and_utc().timestamp()))
+        };
+        let name = Self {
+            first: moment(next()?)?,
+            last: moment(next()?)?,
+            id: Ulid::from_string(next()?).ok()?,
+            level: next()?.parse().ok()?,
+            crc: u32::from_str_radix(next()?, 16).ok()?,
+        };
+        next().is_none().then_some(name)
+    }
+
+    /// Whether the file can have readings in `[from, to)`.
+    pub fn overlaps(&self, from: Timestamp, to: Timestamp) -> bool {
+        self.first < to && self.last + Millis::SECOND > from
+    }
+}
+
+impl std::fmt::Display for FileName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let moment = |time: Timestamp| {
+            let time = DateTime::from_timestamp(time.floor(Millis::SECOND).0 / 1_000, 0).unwrap_or_default();
+            time.format(MOMENT).to_string()
+        };
+        let (first, last) = (moment(self.first), moment(self.last));
+        write!(f, "{first}-{last}-{}-{}-{:08x}.parquet", self.id, self.level, self.crc)
+    }
+}
+
+/// A file of an archive, as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredFile {
+    pub partition: Partition,
+    pub name: FileName,
+    pub path: String,
+    pub bytes: u64,
+}
+
+impl StoredFile {
+    /// Understands a path below an archive's root, unless it is none of ours.
+    pub fn parse(path: &str, bytes: u64) -> Option<Self> {
+        let mut parts = path.split('/');
+        let table = parts.next()?;
+        let table = Table::ALL.into_iter().find(|known| known.name() == table)?;
+        let date = parts.next()?.strip_prefix("date=")?.parse().ok()?;
+        let node = percent_decode_str(parts.next()?.strip_prefix("node=")?).decode_utf8().ok()?;
+        let partition = Partition { table, date, node: NodeName::new(node).ok()? };
+        let name = FileName::parse(parts.next()?)?;
+        parts.next().is_none().then(|| Self { partition, name, path: path.to_owned(), bytes })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_path_says_what_it_was_made_of(
+            node in "[a-zA-Z0-9 =%/é:._-]{1,40}", seconds in 0i64..4_000_000_000, length in 0i64..86_400,
+            id in any::<u128>(), level in any::<u32>(), crc in any::<u32>(),
+        ) {
+            let first = Timestamp::from_seconds(seconds);
+            let partition =
+                Partition { table: Table::Cpu, date: date_of(first), node: NodeName::new(node).unwrap() };
+            let last = first + Millis(length * 1_000);
+            let name = FileName { first, last, id: Ulid(id), level, crc };
+            let path = format!("{}/{name}", partition.folder());
+            prop_assert_eq!(StoredFile::parse(&path, 7), Some(StoredFile { partition, name, path, bytes: 7 }));
+        }
+    }
+
+    #[test]
+    fn foreign_files_are_told_apart() {
+        for path in [
+            "cpu/date=2026-11-15/node=n1/part-0.parquet",
+            "cpu/date=2026-11-15/n1/20261115T000000Z-20261115T000000Z-0-0-0.parquet",
+            "gpu/date=2026-11-15/node=n1/x.parquet",
+            "archive.json",
+        ] {
+            assert_eq!(StoredFile::parse(path, 0), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn a_moment_belongs_to_its_utc_day() {
+        assert_eq!(date_of(Timestamp(0)).to_string(), "1970-01-01");
+        assert_eq!(date_of(Timestamp(-1)).to_string(), "1969-12-31");
+        assert_eq!(date_of(Timestamp::from_seconds(1_525_737_599)).to_string(), "2018-05-07");
+        assert_eq!(date_of(Timestamp::MIN), NaiveDate::MIN);
+        assert_eq!(date_of(Timestamp::MAX), NaiveDate::MAX);
+    }
+}

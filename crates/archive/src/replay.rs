@@ -1,0 +1,97 @@
+//! An archive as if it happened now: its readings in order of time, at any speed.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use workload::{Cpu, Millis, NodeName, NodeReading, ThreadReading, Timestamp};
+
+use crate::error::Result;
+use crate::rows::ThreadRows;
+use crate::snapshot::Snapshot;
+
+/// Plays the readings of a snapshot in order of time, all nodes together, an hour in memory.
+pub struct Replay<'a> {
+    snapshot: &'a Snapshot,
+    nodes: Vec<NodeName>,
+    /// The hours that are still to come, first one last.
+    hours: Vec<Timestamp>,
+    ready: std::vec::IntoIter<NodeReading>,
+    pace: Option<Pace>,
+}
+
+/// Recorded time against real time.
+struct Pace {
+    speed: f64,
+    begun: Option<(Instant, Timestamp)>,
+}
+
+impl<'a> Replay<'a> {
+    /// `speed` is how many recorded seconds go by in a real one; without it nothing waits.
+    pub fn new(snapshot: &'a Snapshot, speed: Option<f64>) -> Result<Self> {
+        let nodes = snapshot.nodes();
+        let mut hours: Vec<Timestamp> = Vec::new();
+        for node in &nodes {
+            hours.extend(snapshot.hours(node, Millis(0))?.starts());
+        }
+        hours.sort();
+        hours.dedup();
+        hours.reverse();
+        let pace = speed.map(|speed| Pace { speed, begun: None });
+        Ok(Self { snapshot, nodes, hours, ready: Vec::new().into_iter(), pace })
+    }
+
+    fn load(&mut self, hour: Timestamp) -> Result<()> {
+        let mut readings: BTreeMap<(Timestamp, &NodeName), Vec<ThreadReading>> = BTreeMap::new();
+        for node in &self.nodes {
+            let rows: ThreadRows = self.snapshot.hours(node, Millis(0))?.only(hour)?;
+            for row in 0..rows.len() {
+                let thread = ThreadReading {
+                    cpu: Cpu(rows.cpus[row]),
+                    ticks: rows.row_ticks(row),
+                    owner: rows.owner(row).clone(),
+                };
+                readings.entry((Timestamp(rows.times[row]), node)).or_default().push(thread);
+            }
+        }
+        let readings: Vec<NodeReading> = readings
+            .into_iter()
+            .map(|((time, node), threads)| NodeReading {
+                node: node.clone(),
+                time,
+                threads,
+                jobs: Vec::new(),
+            })
+            .collect();
+        self.ready = readings.into_iter();
+        Ok(())
+    }
+}
+
+impl Pace {
+    fn wait_for(&mut self, time: Timestamp) {
+        let (begun, first) = *self.begun.get_or_insert_with(|| (Instant::now(), time));
+        let due = Duration::from_secs_f64((time - first).0.max(0) as f64 / 1e3 / self.speed);
+        if let Some(rest) = due.checked_sub(begun.elapsed()) {
+            std::thread::sleep(rest);
+        }
+    }
+}
+
+impl Iterator for Replay<'_> {
+    type Item = Result<NodeReading>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(reading) = self.ready.next() {
+                if let Some(pace) = &mut self.pace {
+                    pace.wait_for(reading.time);
+                }
+                return Some(Ok(reading));
+            }
+            let hour = self.hours.pop()?;
+            if let Err(error) = self.load(hour) {
+                return Some(Err(error));
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Rows of the two tables in memory, column by column, as files hold them.
+
+use workload::derive::Scale;
+use workload::{Cpu, JobReading, Millis, Mode, Owner, ThreadReading, Ticks, Timestamp};
+
+/// Rows of the `cpu` table of one node.
+#[derive(Debug, Clone, Default)]
+pub struct ThreadRows {
+    pub times: Vec<i64>,
+    pub cpus: Vec<u16>,
+    /// A column a mode, in the order of [`Mode::ALL`].
+    pub ticks: [Vec<i64>; Mode::COUNT],
+    /// Index into `owners`.
+    pub owner_of_row: Vec<u32>,
+    pub owners: Vec<Owner>,
+    /// Index into `scales`.
+    pub scale_of_row: Vec<u16>,
+    pub scales: Vec<Scale>,
+}
+
+impl ThreadRows {
+    pub fn len(&self) -> usize {
+        self.times.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.times.is_empty()
+    }
+
+    pub fn push(&mut self, time: Timestamp, reading: &ThreadReading, scale: Scale) {
+        self.times.push(time.0);
+        self.cpus.push(reading.cpu.0);
+        for (column, ticks) in self.ticks.iter_mut().zip(reading.ticks.0) {
+            column.push(i64::try_from(ticks).unwrap_or(i64::MAX));
+        }
+        let owner = number_of(&mut self.owners, &reading.owner) as u32;
+        self.owner_of_row.push(owner);
+        let scale = number_of(&mut self.scales, &scale) as u16;
+        self.scale_of_row.push(scale);
+    }
+
+    /// Adds rows that were written later than these.
+    pub fn append(&mut self, later: &Self) {
+        self.times.extend_from_slice(&later.times);
+        self.cpus.extend_from_slice(&later.cpus);
+        for (column, more) in self.ticks.iter_mut().zip(&later.ticks) {
+            column.extend_from_slice(more);
+        }
+        let owners: Vec<u32> =
+            later.owners.iter().map(|one| number_of(&mut self.owners, one) as u32).collect();
+        self.owner_of_row.extend(later.owner_of_row.iter().map(|number| owners[*number as usize]));
+        let scales: Vec<u16> =
+            later.scales.iter().map(|one| number_of(&mut self.scales, one) as u16).collect();
+        self.scale_of_row.extend(later.scale_of_row.iter().map(|number| scales[*number as usize]));
+    }
+
+    pub fn row_ticks(&self, row: usize) -> Ticks {
+        Ticks(std::array::from_fn(|mode| self.ticks[mode][row].max(0) as u64))
+    }
+
+    pub fn owner(&self, row: usize) -> &Owner {
+        &self.owners[self.owner_of_row[row] as usize]
+    }
+
+    pub fn scale(&self, row: usize) -> Scale {
+        self.scales[self.scale_of_row[row] as usize]
+    }
+
+    /// Rows in the order of files, by hour, then thread, then time. Of two readings of one
+    /// thread at one moment, the one written last is kept.
+    pub fn sorted(self) -> Self {
+        let key = |row: usize| {
+            let hour = self.times[row].div_euclid(Millis::HOUR.0);
+            (hour, self.cpus[row], self.times[row])
+        };
+        if (1..self.len()).all(|row| key(row - 1) < key(row)) {
+            return self;
+        }
+        let mut order: Vec<u32> = (0..self.len() as u32).collect();
+        order.sort_by_key(|row| key(*row as usize));
+        let mut kept: Vec<u32> = Vec::with_capacity(order.len());
+        for row in order {
+            match kept.last_mut() {
+                Some(last) if key(*last as usize) == key(row as usize) => *last = row,
+                _ => kept.push(row),
+            }
+        }
+        self.picked(&kept)
+    }
+
+    /// Keeps the rows before `at`, and returns the others.
+    pub fn split_off(&mut self, at: usize) -> Self {
+        Self {
+            times: self.times.split_off(at),
+            cpus: self.cpus.split_off(at),
+            ticks: std::array::from_fn(|mode| self.ticks[mode].split_off(at)),
+            owner_of_row: self.owner_of_row.split_off(at),
+            owners: self.owners.clone(),
+            scale_of_row: self.scale_of_row.split_off(at),
+            scales: self.scales.clone(),
+        }
+    }
+
+    /// The rows with a time in `[from, to)`.
+    pub fn between(self, from: Timestamp, to: Timestamp) -> Self {
+        let inside = |time: &i64| (from.0..to.0).contains(time);
+        if self.times.iter().all(inside) {
+            return self;
+        }
+        let kept: Vec<u32> =
+            (0..self.len() as u32).filter(|row| inside(&self.times[*row as usize])).collect();
+        self.picked(&kept)
+    }
+
+    fn picked(&self, rows: &[u32]) -> Self {
+        fn pick<T: Copy>(column: &[T], rows: &[u32]) -> Vec<T> {
+            rows.iter().map(|row| column[*row as usize]).collect()
+        }
+        Self {
+            times: pick(&self.times, rows),
+            cpus: pick(&self.cpus, rows),
+            ticks: std::array::from_fn(|mode| pick(&self.ticks[mode], rows)),
+            owner_of_row: pick(&self.owner_of_row, rows),
+            owners: self.owners.clone(),
+            scale_of_row: pick(&self.scale_of_row, rows),
+            scales: self.scales.clone(),
+        }
+    }
+
+    /// The stretches of rows that belong to one thread.
+    pub fn by_thread(&self) -> impl Iterator<Item = (Cpu, std::ops::Range<usize>)> + '_ {
+        let mut start = 0;
+        std::iter::from_fn(move || {
+            let cpu = *self.cpus.get(start)?;
+            let len = self.cpus[start..].iter().take_while(|other| **other == cpu).count();
+            start += len;
+            Some((Cpu(cpu), start - len..start))
+        })
+    }
+}
+
+/// The index of `value` in `known`, to which it is added if need be. The newest are tried first.
+fn number_of<T: PartialEq + Clone>(known: &mut Vec<T>, value: &T) -> usize {
+    known.iter().rposition(|one| one == value).unwrap_or_else(|| {
+        known.push(value.clone());
+        known.len() - 1
+    })
+}
+
+/// Rows of the `cgroup` table of one node.
+#[derive(Debug, Clone, Default)]
+pub struct JobRows {
+    pub rows: Vec<(Timestamp, JobReading)>,
+}
+
+impl JobRows {
+    /// Rows by hour, then job, then time; of two readings of one job at one moment, the one
+    /// written last is kept.
+    pub fn sorted(mut self) -> Self {
+        let key = |(time, reading): &(Timestamp, JobReading)| {
+            (time.floor(Millis::HOUR), reading.job.clone(), *time)
+        };
+        self.rows.sort_by_key(key);
+        let mut kept: Vec<(Timestamp, JobReading)> = Vec::with_capacity(self.rows.len());
+        for row in self.rows {
+            match kept.last_mut() {
+                Some(last) if last.0 == row.0 && last.1.job == row.1.job => *last = row,
+                _ => kept.push(row),
+            }
+        }
+        Self { rows: kept }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::Measure;
+
+    const SCALE: Scale = Scale { measure: Measure::Counter, ticks_per_second: 100, period: Millis::SECOND };
+
+    fn rows(readings: &[(i64, u16)]) -> ThreadRows {
+        let mut rows = ThreadRows::default();
+        for (written, (time, cpu)) in readings.iter().enumerate() {
+            let ticks = Ticks([written as u64; Mode::COUNT]);
+            let reading = ThreadReading { cpu: Cpu(*cpu), ticks, owner: Owner::Nobody };
+            rows.push(Timestamp(*time), &reading, SCALE);
+        }
+        rows
+    }
+
+    proptest! {
+        #[test]
+        fn sorting_keeps_the_last_written_of_each_thread_and_moment(
+            readings in prop::collection::vec((0i64..8_000_000, 0u16..3), 0..60),
+        ) {
+            // Few distinct moments, so that many readings collide.
+            let readings: Vec<(i64, u16)> =
+                readings.into_iter().map(|(time, cpu)| (time / 1_000_000 * 1_000_000, cpu)).collect();
+            let mut expected = std::collections::BTreeMap::new();
+            for (written, (time, cpu)) in readings.iter().enumerate() {
+                expected.insert((time.div_euclid(Millis::HOUR.0), *cpu, *time), written as i64);
+            }
+            let sorted = rows(&readings).sorted();
+            let found: Vec<_> = (0..sorted.len())
+                .map(|i| ((sorted.times[i].div_euclid(Millis::HOUR.0), sorted.cpus[i], sorted.times[i]),
+                          sorted.ticks[0][i]))
+                .collect();
+            prop_assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn appended_rows_keep_their_owners_and_scales() {
+        let mut first = rows(&[(0, 0)]);
+        let mut second = ThreadRows::default();
+        let owner = Owner::Job(workload::JobId::new("7").unwrap());
+        let reading = ThreadReading { cpu: Cpu(1), ticks: Ticks::default(), owner: owner.clone() };
+        let percent = Scale { measure: Measure::Interval, ..SCALE };
+        second.push(Timestamp(1_000), &reading, percent);
+        first.append(&second);
+        assert_eq!((first.owner(0), first.owner(1)), (&Owner::Nobody, &owner));
+        assert_eq!((first.scale(0), first.scale(1)), (SCALE, percent));
+    }
+}

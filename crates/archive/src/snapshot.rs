@@ -1,0 +1,350 @@
+//! What an archive holds at one moment, and the way from there to traces.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rayon::prelude::*;
+use workload::{
+    Cpu, Derivation, Deriver, JobId, JobReading, Millis, NodeName, Source, ThreadId, Timestamp, Trace,
+};
+
+use crate::error::Result;
+use crate::file::OpenFile;
+use crate::hours::{self, Piece};
+use crate::journal::{self, SegmentIndex};
+use crate::layout::{Partition, StoredFile, Table, date_folder, date_of};
+use crate::rows::ThreadRows;
+use crate::spool::Spool;
+use crate::store::Store;
+
+/// How far before a selection its first reading's predecessor is looked for.
+const LOOKBACK: Millis = Millis(15 * 60_000);
+
+/// Which readings are wanted. Nothing given means everything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Selection {
+    pub node: Option<NodeName>,
+    pub job: Option<JobId>,
+    pub from: Timestamp,
+    /// The first moment that is not wanted any more.
+    pub to: Timestamp,
+}
+
+impl Default for Selection {
+    fn default() -> Self {
+        Self { node: None, job: None, from: Timestamp::MIN, to: Timestamp::MAX }
+    }
+}
+
+/// The files and journal segments of a selection. Readings that arrive later are not in it.
+pub struct Snapshot {
+    store: Store,
+    selection: Selection,
+    threads: BTreeMap<NodeName, Vec<OpenFile>>,
+    jobs: BTreeMap<NodeName, Vec<OpenFile>>,
+    segments: Vec<SegmentIndex>,
+}
+
+/// Where an hour's readings come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Group(Piece),
+    /// Index into the rows read from the journal.
+    Journal(usize),
+}
+
+impl Snapshot {
+    pub(crate) fn take(store: &Store, spool: &Spool, selection: Selection) -> Result<Self> {
+        // The journal first: what moves from there to Parquet meanwhile is then seen twice, and
+        // counted once, rather than missed.
+        let mut segments = Vec::new();
+        for path in journal::segments(&spool.journal())? {
+            match SegmentIndex::read(&path) {
+                Ok(index) => segments.push(index),
+                Err(_) if !path.exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // A compaction may remove a file between the moments it is listed and opened.
+        let mut tries = 0;
+        let (threads, jobs) = loop {
+            let open = |table| open_by_node(store, table, &selection);
+            match open(Table::Cpu).and_then(|threads| Ok((threads, open(Table::Cgroup)?))) {
+                Err(error) if error.is_not_found() && tries < 5 => tries += 1,
+                opened => break opened?,
+            }
+        };
+        Ok(Self { store: store.clone(), selection, threads, jobs, segments })
+    }
+
+    pub fn selection(&self) -> &Selection {
+        &self.selection
+    }
+
+    /// The nodes that may have readings in the selection.
+    pub fn nodes(&self) -> Vec<NodeName> {
+        let in_journal = self.segments.iter().flat_map(|segment| segment.nodes());
+        let nodes: BTreeSet<&NodeName> =
+            self.threads.keys().chain(self.jobs.keys()).chain(in_journal).collect();
+        let wanted = |node: &&&NodeName| self.selection.node.as_ref().is_none_or(|only| only == **node);
+        nodes.iter().filter(wanted).map(|node| (*node).clone()).collect()
+    }
+
+    pub(crate) fn thread_files(&self, node: &NodeName) -> &[OpenFile] {
+        self.threads.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    pub(crate) fn job_files(&self, node: &NodeName) -> &[OpenFile] {
+        self.jobs.get(node).map_or(&[], Vec::as_slice)
+    }
+
+    /// What the journal has of a node.
+    pub(crate) fn journal_rows(&self, node: &NodeName) -> Result<Vec<(Source, ThreadRows)>> {
+        let mut found = Vec::new();
+        for segment in &self.segments {
+            found.extend(segment.read_node(node)?.into_iter().map(|(source, rows, _)| (source, rows)));
+        }
+        Ok(found)
+    }
+
+    /// How often a node was read, at the densest.
+    pub fn period(&self, node: &NodeName) -> Millis {
+        self.periods(node).min().unwrap_or(Millis::SECOND)
+    }
+
+    fn periods(&self, node: &NodeName) -> impl Iterator<Item = Millis> {
+        let stored = self.thread_files(node).iter().map(|file| file.info.source.period);
+        let journal = self.segments.iter().flat_map(move |segment| segment.sources(node));
+        stored.chain(journal.map(|source| source.period))
+    }
+
+    /// First and last reading of a node within the selection, to the precision of row groups.
+    pub fn bounds(&self, node: &NodeName) -> Option<(Timestamp, Timestamp)> {
+        let files = self.thread_files(node).iter();
+        let groups = files.flat_map(|file| &file.info.row_groups).map(|group| (group.first, group.last));
+        let journal = self.segments.iter().filter_map(|segment| segment.bounds(node));
+        let all: Vec<_> = groups.chain(journal).collect();
+        let first = all.iter().map(|(first, _)| *first).min()?.max(self.selection.from);
+        let last = all.iter().map(|(_, last)| *last).max()?.min(self.selection.to - Millis(1));
+        (first <= last).then_some((first, last))
+    }
+
+    /// The readings of a node as they were counted, hour by hour, sorted by thread and time.
+    pub fn hours(&self, node: &NodeName, lookback: Millis) -> Result<Hours<'_>> {
+        let from = self.selection.from - lookback;
+        let to = self.selection.to;
+        let files = self.thread_files(node);
+        let mut parts: BTreeMap<Timestamp, Vec<Part>> = hours::pieces_by_hour(files, from, to)
+            .into_iter()
+            .map(|(hour, pieces)| (hour, pieces.into_iter().map(Part::Group).collect()))
+            .collect();
+        let mut journal = Vec::new();
+        for (_, rows) in self.journal_rows(node)? {
+            let rows = rows.sorted().between(from, to);
+            let hour_of = |time: &i64| Timestamp(*time).floor(Millis::HOUR);
+            for hour in rows.times.iter().map(hour_of).collect::<BTreeSet<_>>() {
+                parts.entry(hour).or_default().push(Part::Journal(journal.len()));
+            }
+            journal.push(rows);
+        }
+        if let Some(job) = &self.selection.job {
+            let spans: Vec<_> = files.iter().filter_map(|file| file.info.jobs.get(job)).collect();
+            let near = |hour: &Timestamp| {
+                spans.iter().any(|(first, last)| *hour <= *last && *hour + Millis::HOUR > *first - lookback)
+            };
+            parts.retain(|hour, parts| {
+                near(hour) || parts.iter().any(|part| matches!(part, Part::Journal(_)))
+            });
+        }
+        Ok(Hours { store: &self.store, files, journal, parts, from, to })
+    }
+
+    /// The job readings (memory, pressure) of a node, sorted by time.
+    pub fn job_readings(&self, node: &NodeName) -> Result<Vec<(Timestamp, JobReading)>> {
+        let Selection { job, from, to, .. } = &self.selection;
+        let files = self.job_files(node);
+        let mut rows = crate::rows::JobRows::default();
+        for pieces in hours::pieces_by_hour(files, *from, *to).values() {
+            rows.rows.extend(hours::read_jobs(&self.store, files, pieces)?.rows);
+        }
+        for segment in &self.segments {
+            rows.rows.extend(segment.read_node(node)?.into_iter().flat_map(|(_, _, jobs)| jobs.rows));
+        }
+        let mut rows = rows.sorted().rows;
+        rows.retain(|(time, reading)| {
+            (*from..*to).contains(time) && job.as_ref().is_none_or(|only| *only == reading.job)
+        });
+        rows.sort_by(|a, b| (a.0, &a.1.job).cmp(&(b.0, &b.1.job)));
+        Ok(rows)
+    }
+
+    /// The traces of a node's threads over the whole selection.
+    pub fn traces(&self, node: &NodeName, derivation: &Derivation) -> Result<Vec<Trace>> {
+        let Some((first, last)) = self.bounds(node) else { return Ok(Vec::new()) };
+        let start = first.floor(derivation.period);
+        let n_steps = ((last - start).0 / derivation.period.0 + 1) as usize;
+        let mut threads = Threads::new(node, derivation);
+        for rows in self.hours(node, self.lookback(node, derivation))? {
+            threads.derive(&rows?, start, n_steps);
+        }
+        Ok(threads.take_traces())
+    }
+
+    /// The traces of a node's threads, hour by hour, so that no more than an hour is in memory.
+    pub fn traces_by_hour(
+        &self,
+        node: &NodeName,
+        derivation: &Derivation,
+    ) -> Result<impl Iterator<Item = Result<Vec<Trace>>> + '_> {
+        let mut threads = Threads::new(node, derivation);
+        let n_steps = (Millis::HOUR.0 / derivation.period.0).max(1) as usize;
+        let from = self.selection.from;
+        let hours = self.hours(node, self.lookback(node, derivation))?;
+        Ok(hours.map(move |rows| {
+            let rows = rows?;
+            let hour = Timestamp(rows.times.first().copied().unwrap_or(0)).floor(Millis::HOUR);
+            let start = hour.max(from);
+            let skipped = ((start - hour).0 / threads.derivation.period.0).max(0) as usize;
+            threads.derive(&rows, start, n_steps.saturating_sub(skipped));
+            Ok(threads.take_traces())
+        }))
+    }
+
+    fn lookback(&self, node: &NodeName, derivation: &Derivation) -> Millis {
+        let longest = self.periods(node).max().unwrap_or(Millis::SECOND);
+        Millis((longest.0 * i64::from(derivation.max_missed + 2)).min(LOOKBACK.0))
+    }
+}
+
+/// An iterator over the hours of a node: see [`Snapshot::hours`].
+pub struct Hours<'a> {
+    store: &'a Store,
+    files: &'a [OpenFile],
+    journal: Vec<ThreadRows>,
+    parts: BTreeMap<Timestamp, Vec<Part>>,
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Hours<'_> {
+    fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
+        let groups: Vec<Piece> = parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::Group(piece) => Some(*piece),
+                Part::Journal(_) => None,
+            })
+            .collect();
+        let mut rows = hours::read_threads(self.store, self.files, &groups)?;
+        for part in parts {
+            if let Part::Journal(index) = part {
+                rows.append(&self.journal[*index].clone().between(hour, hour + Millis::HOUR));
+            }
+        }
+        Ok(rows.sorted().between(self.from, self.to))
+    }
+
+    /// When the hours that are still to come begin.
+    pub(crate) fn starts(&self) -> impl Iterator<Item = Timestamp> {
+        self.parts.keys().copied()
+    }
+
+    /// The readings of one hour.
+    pub(crate) fn only(&self, wanted: Timestamp) -> Result<ThreadRows> {
+        self.parts.get(&wanted).map_or(Ok(ThreadRows::default()), |parts| self.read(wanted, parts))
+    }
+
+    /// How many readings there are, without reading those that need not be read to know.
+    pub(crate) fn n_readings(&self) -> Result<u64> {
+        let mut n_readings = 0;
+        for (hour, parts) in &self.parts {
+            n_readings += match parts[..] {
+                [Part::Group((file, group))] => self.files[file].info.row_groups[group].rows,
+                _ => self.read(*hour, parts)?.len() as u64,
+            };
+        }
+        Ok(n_readings)
+    }
+}
+
+impl Iterator for Hours<'_> {
+    type Item = Result<ThreadRows>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let (hour, parts) = self.parts.pop_first()?;
+            match self.read(hour, &parts) {
+                Ok(rows) if rows.is_empty() => {}
+                read => return Some(read),
+            }
+        }
+    }
+}
+
+/// The threads of a node on their way from readings to traces.
+struct Threads {
+    node: NodeName,
+    derivation: Derivation,
+    threads: BTreeMap<Cpu, (Deriver, Option<Trace>)>,
+}
+
+impl Threads {
+    fn new(node: &NodeName, derivation: &Derivation) -> Self {
+        Self { node: node.clone(), derivation: *derivation, threads: BTreeMap::new() }
+    }
+
+    /// Derives sorted readings into traces that begin at `start`.
+    fn derive(&mut self, rows: &ThreadRows, start: Timestamp, n_steps: usize) {
+        let ranges: BTreeMap<Cpu, std::ops::Range<usize>> = rows.by_thread().collect();
+        for cpu in ranges.keys() {
+            let (deriver, trace) =
+                self.threads.entry(*cpu).or_insert_with(|| (Deriver::new(&self.derivation), None));
+            if trace.is_none() {
+                let thread = ThreadId { node: self.node.clone(), cpu: *cpu };
+                *trace = Some(Trace::new(thread, start, self.derivation.period, n_steps));
+                deriver.begin_trace();
+            }
+        }
+        let mut work: Vec<_> = self
+            .threads
+            .iter_mut()
+            .filter_map(|(cpu, (deriver, trace))| Some((ranges.get(cpu)?, deriver, trace.as_mut()?)))
+            .collect();
+        work.par_iter_mut().for_each(|(range, deriver, trace)| {
+            for row in (*range).clone() {
+                let time = Timestamp(rows.times[row]);
+                deriver.push(trace, time, &rows.row_ticks(row), rows.owner(row), rows.scale(row));
+            }
+        });
+    }
+
+    fn take_traces(&mut self) -> Vec<Trace> {
+        self.threads.values_mut().filter_map(|(_, trace)| trace.take()).collect()
+    }
+}
+
+fn open_by_node(
+    store: &Store,
+    table: Table,
+    selection: &Selection,
+) -> Result<BTreeMap<NodeName, Vec<OpenFile>>> {
+    let (from, to) = (selection.from - LOOKBACK, selection.to);
+    let mut stored: Vec<StoredFile> = Vec::new();
+    for folder in store.subfolders(table.name())? {
+        let Some(date) = folder.strip_prefix("date=").and_then(|date| date.parse().ok()) else { continue };
+        if date < date_of(from) || date > date_of(to - Millis(1)) {
+            continue;
+        }
+        let folder = match &selection.node {
+            Some(node) => Partition { table, date, node: node.clone() }.folder(),
+            None => date_folder(table, date),
+        };
+        let files = hours::list_files(store, table, &folder)?;
+        stored.extend(files.into_iter().filter(|file| file.name.overlaps(from, to)));
+    }
+    let mut by_node: BTreeMap<NodeName, Vec<OpenFile>> = BTreeMap::new();
+    let (visible, _) = hours::open_visible(store, &stored)?;
+    for file in visible {
+        by_node.entry(file.stored.partition.node.clone()).or_default().push(file);
+    }
+    Ok(by_node)
+}

@@ -1,0 +1,190 @@
+//! Which column of a CSV file means what.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use workload::{Cpu, Measure, Mode, NodeName};
+
+use crate::error::{Error, Result};
+
+/// What the numbers of a file are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unit {
+    /// Shares of the interval that ends with the row, of 100.
+    Percent,
+    /// Shares of the interval that ends with the row, of 1.
+    Fraction,
+    /// Clock ticks since boot, 100 a second.
+    Ticks,
+    /// Seconds since boot.
+    Seconds,
+}
+
+impl Unit {
+    pub const fn measure(self) -> Measure {
+        match self {
+            Self::Percent | Self::Fraction => Measure::Interval,
+            Self::Ticks | Self::Seconds => Measure::Counter,
+        }
+    }
+
+    /// The ticks per second that keep every decimal of the file.
+    pub const fn ticks_per_second(self, decimals: u32) -> u32 {
+        match self {
+            Self::Percent => 100 * 10u32.pow(decimals),
+            Self::Fraction | Self::Seconds => 10u32.pow(decimals),
+            Self::Ticks => 100,
+        }
+    }
+}
+
+/// How moments are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TimeFormat {
+    #[default]
+    EpochSeconds,
+    EpochMilliseconds,
+    Rfc3339,
+}
+
+/// How a CSV file is laid out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "layout", rename_all = "lowercase", deny_unknown_fields)]
+pub enum Layout {
+    /// A row a moment; a column for each node, thread and mode, named by a pattern such as
+    /// `{node}_CPU{cpu}_{mode}%`.
+    Wide { columns: String },
+    /// A row for each moment and thread; a column a mode.
+    Long {
+        node: String,
+        cpu: String,
+        #[serde(default)]
+        job: Option<String>,
+    },
+}
+
+/// Which column of a CSV file means what; written in TOML.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ColumnMap {
+    /// The column with the moment.
+    pub time: String,
+    #[serde(default)]
+    pub time_format: TimeFormat,
+    pub unit: Unit,
+    /// What stands where there is no value. Empty cells are always missing.
+    #[serde(default)]
+    pub missing: Vec<String>,
+    /// Every row belongs to a job named like the file.
+    #[serde(default)]
+    pub job_is_file_name: bool,
+    #[serde(flatten)]
+    pub layout: Layout,
+    /// The kernel's mode for each mode of the file.
+    pub modes: BTreeMap<String, Mode>,
+}
+
+impl ColumnMap {
+    pub fn from_toml(file: &str, text: &str) -> Result<Self> {
+        let refused = |reason: String| Error::ColumnMap { file: file.to_owned(), reason };
+        let map: Self = toml::from_str(text).map_err(|error| refused(error.to_string().trim_end().into()))?;
+        if let Layout::Wide { columns } = &map.layout {
+            for part in ["{node}", "{cpu}", "{mode}"] {
+                if columns.matches(part).count() != 1 {
+                    return Err(refused(format!("columns = {columns:?} must have {part} once")));
+                }
+            }
+            if columns.contains("}{") {
+                return Err(refused(format!("columns = {columns:?} must have text between its parts")));
+            }
+        }
+        if map.modes.is_empty() {
+            return Err(refused("[modes] is empty: name at least one, such as user = \"user\"".into()));
+        }
+        Ok(map)
+    }
+
+    /// The layout of the Exathlon traces.
+    pub fn exathlon() -> Self {
+        let modes = [
+            ("Idle", Mode::Idle),
+            ("Steal", Mode::Steal),
+            ("Sys", Mode::System),
+            ("User", Mode::User),
+            ("Wait", Mode::Iowait),
+        ];
+        Self {
+            time: "t".into(),
+            time_format: TimeFormat::EpochSeconds,
+            unit: Unit::Percent,
+            missing: vec!["-1".into()],
+            job_is_file_name: true,
+            layout: Layout::Wide { columns: "{node}_CPU{cpu}_{mode}%".into() },
+            modes: modes.into_iter().map(|(name, mode)| (name.to_owned(), mode)).collect(),
+        }
+    }
+
+    pub fn preset(name: &str) -> Option<Self> {
+        (name == "exathlon").then(Self::exathlon)
+    }
+}
+
+/// What the name of a wide column says, if it fits the pattern.
+pub fn match_column(
+    pattern: &str,
+    modes: &BTreeMap<String, Mode>,
+    name: &str,
+) -> Option<(NodeName, Cpu, Mode)> {
+    // With each known mode put in its place, two parts are left to find, and one is a number.
+    modes.iter().find_map(|(text, mode)| {
+        let pattern = pattern.replace("{mode}", text);
+        let (cpu_first, before, between, after) = match (pattern.find("{node}")?, pattern.find("{cpu}")?) {
+            (node, cpu) if node < cpu => {
+                (false, &pattern[..node], &pattern[node + 6..cpu], &pattern[cpu + 5..])
+            }
+            (node, cpu) => (true, &pattern[..cpu], &pattern[cpu + 5..node], &pattern[node + 6..]),
+        };
+        let middle = name.strip_prefix(before)?.strip_suffix(after)?;
+        let splits =
+            middle.match_indices(between).map(|(at, _)| (&middle[..at], &middle[at + between.len()..]));
+        splits
+            .filter_map(|(left, right)| {
+                let (node, cpu) = if cpu_first { (right, left) } else { (left, right) };
+                let is_number = !cpu.is_empty() && cpu.bytes().all(|byte| byte.is_ascii_digit());
+                Some((NodeName::new(node).ok()?, Cpu(cpu.parse().ok().filter(|_| is_number)?), *mode))
+            })
+            .last()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(pattern: &str, name: &str) -> Option<(String, u16, Mode)> {
+        match_column(pattern, &ColumnMap::exathlon().modes, name)
+            .map(|(node, cpu, mode)| (node.as_str().to_owned(), cpu.0, mode))
+    }
+
+    #[test]
+    fn a_wide_column_says_node_thread_and_mode() {
+        let pattern = "{node}_CPU{cpu}_{mode}%";
+        assert_eq!(found(pattern, "node5_CPU001_Idle%"), Some(("node5".into(), 1, Mode::Idle)));
+        assert_eq!(found(pattern, "a_CPU7_b_CPU012_Wait%"), Some(("a_CPU7_b".into(), 12, Mode::Iowait)));
+        assert_eq!(found(pattern, "node5_CPU001_Freq%"), None);
+        assert_eq!(found(pattern, "node5_CPUall_User%"), None);
+        assert_eq!(found("{mode}.{cpu}@{node}", "Sys.3@n1"), Some(("n1".into(), 3, Mode::System)));
+    }
+
+    #[test]
+    fn a_column_map_is_checked_while_it_is_read() {
+        let good =
+            "layout = 'long'\ntime = 't'\nnode = 'n'\ncpu = 'c'\nunit = 'ticks'\n[modes]\nu = 'user'\n";
+        assert!(ColumnMap::from_toml("m.toml", good).is_ok());
+        let bad = good.replace("'long'", "'wide'\ncolumns = '{node}'");
+        assert!(ColumnMap::from_toml("m.toml", &bad).is_err());
+        let bad = good.replace("'user'", "'guest'");
+        assert!(ColumnMap::from_toml("m.toml", &bad).unwrap_err().to_string().contains("guest"));
+    }
+}

@@ -1,0 +1,464 @@
+//! Raw samples out of Prometheus, or what answers like it, with their own timestamps.
+//!
+//! Range selectors through `/api/v1/query`, a node and a stretch of time at a time. Not
+//! `query_range`: it looks back for values and invents them after a missed scrape.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use reqwest::{Client, StatusCode, Url};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use workload::{
+    Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, ThreadReading, Ticks, Timestamp,
+};
+
+use crate::error::{Error, Result};
+use crate::{Archive, LoadReport, Loader, net};
+
+/// Our own agent's counter; the owner is in its label `jobid`.
+const AGENT_METRIC: &str = "tracewise_cpu_seconds_total";
+const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
+
+const LONGEST_QUERY: Millis = Millis(10 * 60_000);
+const SHORTEST_QUERY: Millis = Millis(10_000);
+const RETRIES: u32 = 2;
+
+/// The kernel's clock ticks, in which Linux exporters count.
+const KERNEL_TICKS: u32 = 100;
+/// For counters that are finer than the kernel's ticks.
+const FINE_TICKS: u32 = 1_000_000;
+
+#[derive(Debug, Clone)]
+pub struct PrometheusImport {
+    pub url: String,
+    pub from: Timestamp,
+    /// The first moment that is not wanted any more.
+    pub to: Timestamp,
+    /// The counter of CPU seconds; found by looking if not given.
+    pub metric: Option<String>,
+    /// Further label matchers, such as `cluster="a"`.
+    pub matchers: Option<String>,
+    /// The label that names the node.
+    pub node_label: String,
+    pub timeout: Duration,
+}
+
+/// Loads a stretch of time. `progress` is told how many of how many queries are done.
+pub fn import_prometheus(
+    archive: &Archive,
+    import: &PrometheusImport,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<LoadReport> {
+    let server = Server::new(import)?;
+    if import.from >= import.to {
+        return Err(server.failed("the stretch of time is empty: --from has to be before --to".into()));
+    }
+    let metric = server.choose_metric(import)?;
+    let selector = Selector { metric, matchers: import.matchers.clone() };
+    let nodes = server.nodes(import, &selector)?;
+    match load(archive, import, &server, &selector, &nodes, KERNEL_TICKS, &mut progress) {
+        Err(LoadError::FinerTicks) => {
+            load(archive, import, &server, &selector, &nodes, FINE_TICKS, &mut progress)
+        }
+        done => done,
+    }
+    .map_err(|error| match error {
+        LoadError::Other(error) => error,
+        LoadError::FinerTicks => server.failed("its counters are no seconds of CPU time".into()),
+    })
+}
+
+enum LoadError {
+    /// The counters are finer than was assumed: begin again.
+    FinerTicks,
+    Other(Error),
+}
+
+impl From<Error> for LoadError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+fn load(
+    archive: &Archive,
+    import: &PrometheusImport,
+    server: &Server,
+    selector: &Selector,
+    nodes: &[(NodeName, String)],
+    ticks_per_second: u32,
+    progress: &mut impl FnMut(u64, u64),
+) -> Result<LoadReport, LoadError> {
+    let source = Source {
+        origin: format!("{} {}", server.shown, selector.metric),
+        measure: Measure::Counter,
+        ticks_per_second,
+        modes: server.modes(import, selector)?,
+        period: server.period(import, selector, &nodes[0].1)?,
+    };
+    let owner_is_known = selector.metric == AGENT_METRIC;
+    let mut loader = archive.loader(source)?;
+    let span = (import.to - import.from).0;
+    for (done, (node, label)) in nodes.iter().enumerate() {
+        let mut at = import.from;
+        let mut length = LONGEST_QUERY;
+        while at < import.to {
+            let share = (at - import.from).0 as f64 / span as f64;
+            progress(((done as f64 + share) * 1_000.0) as u64, nodes.len() as u64 * 1_000);
+            let end = (at + length).min(import.to);
+            let selector = selector.with(&import.node_label, label);
+            match server.samples(&selector, at, end) {
+                Ok(series) => {
+                    push_all(&mut loader, node, &series, (at, end), ticks_per_second, owner_is_known)?;
+                    at = end;
+                }
+                Err(error) if error.is_too_much && length > SHORTEST_QUERY => length = Millis(length.0 / 2),
+                Err(error) => return Err(error.error.into()),
+            }
+        }
+    }
+    progress(1, 1);
+    Ok(loader.finish()?)
+}
+
+/// The samples of a moment, as far as they are there.
+#[derive(Default)]
+struct Partial {
+    ticks: Ticks,
+    modes: BTreeSet<Mode>,
+    job: Option<JobId>,
+}
+
+fn push_all(
+    loader: &mut Loader,
+    node: &NodeName,
+    series: &[Series],
+    (from, to): (Timestamp, Timestamp),
+    ticks_per_second: u32,
+    owner_is_known: bool,
+) -> Result<(), LoadError> {
+    let mut threads: BTreeMap<Cpu, BTreeMap<Timestamp, Partial>> = BTreeMap::new();
+    let mut modes: BTreeMap<Cpu, BTreeSet<Mode>> = BTreeMap::new();
+    for one in series {
+        let (Some(mode), Ok(cpu)) = (Mode::from_name(&one.metric.mode), one.metric.cpu.parse()) else {
+            continue;
+        };
+        modes.entry(Cpu(cpu)).or_default().insert(mode);
+        let job = one.metric.jobid.as_deref().and_then(|job| JobId::new(job).ok());
+        let moments = threads.entry(Cpu(cpu)).or_default();
+        for (seconds, value) in &one.values {
+            let time = Timestamp((seconds * 1e3).round() as i64);
+            if !(from..to).contains(&time) {
+                continue;
+            }
+            let exact = value.parse::<f64>().unwrap_or(f64::NAN) * f64::from(ticks_per_second);
+            if !exact.is_finite() || exact < 0.0 {
+                continue;
+            }
+            if (exact - exact.round()).abs() > 1e-3 && ticks_per_second == KERNEL_TICKS {
+                return Err(LoadError::FinerTicks);
+            }
+            let partial = moments.entry(time).or_default();
+            partial.ticks[mode] = exact.round() as u64;
+            partial.modes.insert(mode);
+            partial.job = partial.job.take().or_else(|| job.clone());
+        }
+    }
+    for (cpu, moments) in threads {
+        for (time, partial) in moments {
+            if partial.modes.len() < modes[&cpu].len() {
+                loader.note_missing(1);
+                continue;
+            }
+            let owner = match partial.job {
+                Some(job) => Owner::Job(job),
+                None if owner_is_known => Owner::Nobody,
+                None => Owner::Unknown,
+            };
+            loader.push(node, time, &ThreadReading { cpu, ticks: partial.ticks, owner })?;
+        }
+    }
+    Ok(())
+}
+
+/// A metric with label matchers.
+#[derive(Debug, Clone)]
+struct Selector {
+    metric: String,
+    matchers: Option<String>,
+}
+
+impl Selector {
+    fn with(&self, label: &str, value: &str) -> Self {
+        let quoted = value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let more = format!("{label}=\"{quoted}\"");
+        let matchers = self.matchers.as_ref().map_or_else(|| more.clone(), |had| format!("{had},{more}"));
+        Self { metric: self.metric.clone(), matchers: Some(matchers) }
+    }
+}
+
+impl std::fmt::Display for Selector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}{{{}}}", self.metric, self.matchers.as_deref().unwrap_or_default())
+    }
+}
+
+#[derive(Deserialize)]
+struct Answer<T> {
+    status: String,
+    data: Option<T>,
+    error: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Matrix {
+    result: Vec<Series>,
+}
+
+#[derive(Deserialize)]
+struct Series {
+    metric: Labels,
+    #[serde(default)]
+    values: Vec<(f64, String)>,
+}
+
+#[derive(Deserialize)]
+struct Labels {
+    #[serde(default)]
+    cpu: String,
+    #[serde(default)]
+    mode: String,
+    jobid: Option<String>,
+}
+
+struct Failure {
+    error: Error,
+    /// The server refused because the answer would be too large.
+    is_too_much: bool,
+}
+
+impl From<Failure> for Error {
+    fn from(failure: Failure) -> Self {
+        failure.error
+    }
+}
+
+struct Server {
+    client: Client,
+    base: Url,
+    /// The address without a password.
+    shown: String,
+    runtime: std::sync::Arc<tokio::runtime::Runtime>,
+}
+
+impl Server {
+    fn new(import: &PrometheusImport) -> Result<Self> {
+        let refused = |reason: String| Error::Prometheus { url: import.url.clone(), reason };
+        let mut base = Url::parse(&import.url)
+            .map_err(|error| refused(format!("{error}; write it like http://prometheus:9090")))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(refused("only http:// and https:// can be asked".into()));
+        }
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let mut shown = base.clone();
+        let _ = shown.set_password(None);
+        let _ = shown.set_username("");
+        net::install_tls();
+        let client = Client::builder()
+            .timeout(import.timeout)
+            .user_agent(concat!("tracewise/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        let runtime = net::runtime().map_err(|error| refused(error.to_string()))?;
+        Ok(Self { client, base, shown: shown.as_str().trim_end_matches('/').to_owned(), runtime })
+    }
+
+    fn failed(&self, reason: String) -> Error {
+        Error::Prometheus { url: self.shown.clone(), reason }
+    }
+
+    /// Asks, and asks again where that may help.
+    fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, Failure> {
+        let url = self
+            .base
+            .join(path)
+            .map_err(|error| Failure { error: self.failed(error.to_string()), is_too_much: false })?;
+        let mut tries = 0;
+        loop {
+            match self.get_once(&url, query) {
+                Err(again) if again.is_passing && tries < RETRIES => {
+                    tries += 1;
+                    std::thread::sleep(Duration::from_millis(300) * tries);
+                }
+                Err(Refusal { failure, .. }) => return Err(failure),
+                Ok(found) => return Ok(found),
+            }
+        }
+    }
+
+    fn get_once<T: DeserializeOwned>(&self, url: &Url, query: &[(&str, String)]) -> Result<T, Refusal> {
+        let refusal = |reason: String, is_passing: bool, is_too_much: bool| Refusal {
+            failure: Failure { error: self.failed(reason), is_too_much },
+            is_passing,
+        };
+        let mut url = url.clone();
+        url.query_pairs_mut().extend_pairs(query);
+        let answered = self.runtime.block_on(async {
+            let response = self.client.get(url).send().await?;
+            let status = response.status();
+            response.bytes().await.map(|body| (status, body))
+        });
+        let (status, body) = answered.map_err(|error| {
+            let (reason, is_passing) = in_words(&error);
+            refusal(reason, is_passing, false)
+        })?;
+        let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
+        match answer {
+            Some(Answer { status: word, data: Some(data), .. })
+                if status.is_success() && word == "success" =>
+            {
+                Ok(data)
+            }
+            Some(Answer { error: Some(error), .. }) => {
+                let is_too_much = status == StatusCode::UNPROCESSABLE_ENTITY
+                    && (error.contains("too many samples") || error.contains("limit"));
+                Err(refusal(format!("it answers {status}: {error}"), status.is_server_error(), is_too_much))
+            }
+            _ if status.is_success() => Err(refusal(
+                "its answer is not that of a Prometheus API; check the address".into(),
+                false,
+                false,
+            )),
+            _ => {
+                let hint = match status {
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; write http://user:password@host",
+                    StatusCode::NOT_FOUND => "; check the address and its path",
+                    _ => "",
+                };
+                Err(refusal(format!("it answers {status}{hint}"), status.is_server_error(), false))
+            }
+        }
+    }
+
+    fn stretch(import: &PrometheusImport) -> [(&'static str, String); 2] {
+        [("start", seconds(import.from)), ("end", seconds(import.to - Millis(1)))]
+    }
+
+    fn choose_metric(&self, import: &PrometheusImport) -> Result<String> {
+        if let Some(metric) = &import.metric {
+            return Ok(metric.clone());
+        }
+        for metric in [AGENT_METRIC, NODE_EXPORTER_METRIC] {
+            let selector = Selector { metric: metric.into(), matchers: import.matchers.clone() };
+            if !self.label_values(import, &selector, &import.node_label)?.is_empty() {
+                return Ok(metric.into());
+            }
+        }
+        Err(self.failed(format!(
+            "it has neither {AGENT_METRIC} nor {NODE_EXPORTER_METRIC} with a label {:?} in that stretch of \
+             time; name yours with --metric and --node-label",
+            import.node_label
+        )))
+    }
+
+    fn label_values(
+        &self,
+        import: &PrometheusImport,
+        selector: &Selector,
+        label: &str,
+    ) -> Result<Vec<String>> {
+        let mut query = vec![("match[]", selector.to_string())];
+        query.extend(Self::stretch(import));
+        Ok(self.get(&format!("api/v1/label/{label}/values"), &query)?)
+    }
+
+    /// The nodes and the label value of each. A port is left out of a name where that is clear.
+    fn nodes(&self, import: &PrometheusImport, selector: &Selector) -> Result<Vec<(NodeName, String)>> {
+        let values = self.label_values(import, selector, &import.node_label)?;
+        let host = |value: &str| match value.rsplit_once(':') {
+            Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => host.to_owned(),
+            _ => value.to_owned(),
+        };
+        let mut nodes = Vec::new();
+        for value in &values {
+            let is_clear = values.iter().filter(|other| host(other) == host(value)).count() == 1;
+            let name = if is_clear { host(value) } else { value.clone() };
+            let node = NodeName::new(name).map_err(|error| self.failed(error.to_string()))?;
+            nodes.push((node, value.clone()));
+        }
+        if nodes.is_empty() {
+            return Err(self.failed(format!("it has no {selector} in that stretch of time")));
+        }
+        Ok(nodes)
+    }
+
+    fn modes(&self, import: &PrometheusImport, selector: &Selector) -> Result<ModeSet> {
+        let values = self.label_values(import, selector, "mode")?;
+        let modes: ModeSet = values.iter().filter_map(|name| Mode::from_name(name)).collect();
+        match modes == ModeSet::EMPTY {
+            true => Err(self.failed(format!("{selector} has no label \"mode\" with modes of the kernel"))),
+            false => Ok(modes),
+        }
+    }
+
+    /// How often a node was scraped: the median gap in the first stretch that has samples.
+    fn period(&self, import: &PrometheusImport, selector: &Selector, node: &str) -> Result<Millis> {
+        let selector = selector.with(&import.node_label, node).with("mode", "user");
+        let mut at = import.from;
+        while at < import.to {
+            let end = (at + LONGEST_QUERY).min(import.to);
+            let mut gaps: Vec<i64> = Vec::new();
+            for one in self.samples(&selector, at, end)? {
+                let times = one.values.iter().map(|(seconds, _)| (seconds * 1e3).round() as i64);
+                let times: Vec<i64> = times.collect();
+                gaps.extend(times.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0));
+            }
+            if !gaps.is_empty() {
+                gaps.sort_unstable();
+                // Scrapes jitter by milliseconds; their interval is set in steps of a tenth of a second.
+                let median = gaps[gaps.len() / 2];
+                return Ok(Millis(((median + 50) / 100 * 100).max(100)));
+            }
+            at = end;
+        }
+        Ok(Millis::SECOND)
+    }
+
+    /// The raw samples in `[from, to)`, and perhaps one more at `to`.
+    fn samples(&self, selector: &Selector, from: Timestamp, to: Timestamp) -> Result<Vec<Series>, Failure> {
+        // Versions differ in whether a range includes its start, so it starts a millisecond early.
+        let query = format!("{selector}[{}ms]", (to - from).0 + 1);
+        let matrix: Matrix = self.get("api/v1/query", &[("query", query), ("time", seconds(to))])?;
+        Ok(matrix.result)
+    }
+}
+
+struct Refusal {
+    failure: Failure,
+    is_passing: bool,
+}
+
+fn seconds(time: Timestamp) -> String {
+    time.as_epoch_seconds().to_string()
+}
+
+/// What went wrong on the wire, and whether asking again may help.
+fn in_words(error: &reqwest::Error) -> (String, bool) {
+    if error.is_timeout() {
+        return ("it does not answer in time; raise --timeout or ask for less".into(), false);
+    }
+    if error.is_connect() {
+        return ("cannot connect; is it running, and is the address right?".into(), true);
+    }
+    if error.is_body() || error.is_decode() {
+        return ("its answer was cut off".into(), true);
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    (format!("asking failed: {cause}"), true)
+}

@@ -1,0 +1,219 @@
+//! The door to where an archive lies: a folder, or a bucket that speaks S3.
+
+use std::fs;
+use std::future::Future;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::TryStreamExt;
+use object_store::aws::AmazonS3Builder;
+use object_store::local::LocalFileSystem;
+use object_store::path::Path as ObjectPath;
+use object_store::prefix::PrefixStore;
+use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::Runtime;
+
+use crate::error::{Error, Result};
+use crate::net;
+
+/// How buckets are reached. Keys come from the usual `AWS_*` environment variables.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct S3Settings {
+    /// Where the service answers, if it is not Amazon's own.
+    pub endpoint: Option<String>,
+    pub region: String,
+}
+
+impl Default for S3Settings {
+    fn default() -> Self {
+        Self { endpoint: None, region: "us-east-1".into() }
+    }
+}
+
+/// One object below the archive's root.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Object {
+    pub path: String,
+    pub bytes: u64,
+}
+
+/// Reads, lists, publishes and deletes what lies below an archive's root. Calls wait.
+#[derive(Clone)]
+pub struct Store {
+    address: String,
+    folder: Option<PathBuf>,
+    objects: Arc<dyn ObjectStore>,
+    runtime: Arc<Runtime>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Store").field(&self.address).finish()
+    }
+}
+
+impl Store {
+    /// `address` is a folder or `s3://bucket/prefix`. Nothing is created.
+    pub fn open(address: &str, s3: &S3Settings) -> Result<Self> {
+        let refused = |reason: String| Error::Address { address: address.to_owned(), reason };
+        let runtime = net::runtime().map_err(|error| refused(error.to_string()))?;
+        let (folder, objects): (_, Arc<dyn ObjectStore>) = match address.split_once("://") {
+            Some(("s3", rest)) => {
+                let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
+                if bucket.is_empty() {
+                    return Err(refused("the bucket is missing; write s3://bucket/prefix".into()));
+                }
+                let prefix = ObjectPath::parse(prefix).map_err(|error| refused(error.to_string()))?;
+                let bucket = open_bucket(bucket, s3).map_err(|error| refused(error.to_string()))?;
+                (None, Arc::new(PrefixStore::new(bucket, prefix)))
+            }
+            Some((scheme, _)) => {
+                return Err(refused(format!("{scheme}:// is not known; use a folder or s3://bucket/prefix")));
+            }
+            None => {
+                let root = std::path::absolute(address).map_err(Error::io(Path::new(address)))?;
+                if root.is_file() {
+                    return Err(refused("it is a file".into()));
+                }
+                let prefix = ObjectPath::from_absolute_path(&root).map_err(|e| refused(e.to_string()))?;
+                (Some(root), Arc::new(PrefixStore::new(LocalFileSystem::new(), prefix)))
+            }
+        };
+        Ok(Self { address: address.trim_end_matches('/').to_owned(), folder, objects, runtime })
+    }
+
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The folder of a local archive.
+    pub fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// How people would write the place of `path`.
+    pub fn full_path(&self, path: &str) -> String {
+        format!("{}/{path}", self.address)
+    }
+
+    /// Everything below `folder`, sorted by path.
+    pub fn list(&self, folder: &str) -> Result<Vec<Object>> {
+        let listing = self.objects.list(Some(&self.object_path(folder)?));
+        let found = self.wait(folder, listing.try_collect::<Vec<_>>())?;
+        let mut found: Vec<Object> = found
+            .into_iter()
+            .map(|meta| Object { path: meta.location.as_ref().to_owned(), bytes: meta.size })
+            .collect();
+        found.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(found)
+    }
+
+    /// The names of the folders directly below `folder`, sorted.
+    pub fn subfolders(&self, folder: &str) -> Result<Vec<String>> {
+        let path = self.object_path(folder)?;
+        let listing = self.wait(folder, self.objects.list_with_delimiter(Some(&path)))?;
+        let last_part = |path: &ObjectPath| Some(path.parts().next_back()?.as_ref().to_owned());
+        let mut names: Vec<String> = listing.common_prefixes.iter().filter_map(last_part).collect();
+        names.sort();
+        Ok(names)
+    }
+
+    /// A whole object, if it is there.
+    pub fn read(&self, path: &str) -> Result<Option<Bytes>> {
+        let location = self.object_path(path)?;
+        match self.runtime.block_on(async { self.objects.get(&location).await?.bytes().await }) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            Err(source) => Err(self.failed(path, source)),
+        }
+    }
+
+    pub fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
+        let location = self.object_path(path)?;
+        self.wait(path, self.objects.get_range(&location, range))
+    }
+
+    /// Makes a prepared file, which is on stable storage already, visible at `path`: whole and
+    /// durable, or not at all.
+    pub fn publish(&self, prepared: &Path, path: &str) -> Result<()> {
+        let Some(root) = &self.folder else {
+            let bytes = fs::read(prepared).map_err(Error::io(prepared))?;
+            let location = self.object_path(path)?;
+            self.wait(path, self.objects.put(&location, bytes.into()))?;
+            return fs::remove_file(prepared).map_err(Error::io(prepared));
+        };
+        let target = root.join(path);
+        let folder = target.parent().unwrap_or(root);
+        create_folders(folder)?;
+        fs::rename(prepared, &target).map_err(Error::io(&target))?;
+        sync_folder(folder)
+    }
+
+    /// Removes an object; one that is gone already is no error.
+    pub fn delete(&self, path: &str) -> Result<()> {
+        let location = self.object_path(path)?;
+        match self.runtime.block_on(self.objects.delete(&location)) {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+            Err(source) => return Err(self.failed(path, source)),
+        }
+        if let Some(root) = &self.folder {
+            let mut emptied = root.join(path);
+            while emptied.pop() && emptied != *root && fs::remove_dir(&emptied).is_ok() {}
+        }
+        Ok(())
+    }
+
+    fn object_path(&self, path: &str) -> Result<ObjectPath> {
+        ObjectPath::parse(path)
+            .map_err(|error| Error::Address { address: self.full_path(path), reason: error.to_string() })
+    }
+
+    fn wait<T>(&self, path: &str, call: impl Future<Output = object_store::Result<T>>) -> Result<T> {
+        self.runtime.block_on(call).map_err(|source| self.failed(path, source))
+    }
+
+    fn failed(&self, path: &str, source: object_store::Error) -> Error {
+        Error::Store { path: self.full_path(path), source }
+    }
+}
+
+fn open_bucket(bucket: &str, s3: &S3Settings) -> object_store::Result<impl ObjectStore> {
+    net::install_tls();
+    let retry =
+        RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() };
+    let builder =
+        AmazonS3Builder::from_env().with_bucket_name(bucket).with_region(&s3.region).with_retry(retry);
+    match &s3.endpoint {
+        Some(endpoint) => {
+            builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://")).build()
+        }
+        None => builder.build(),
+    }
+}
+
+/// Creates a folder and those above it, so that they are still there after a power loss.
+pub fn create_folders(folder: &Path) -> Result<()> {
+    if folder.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = folder.parent() {
+        create_folders(parent)?;
+        match fs::create_dir(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
+                return Err(Error::io(folder)(error));
+            }
+            _ => sync_folder(parent)?,
+        }
+    }
+    Ok(())
+}
+
+/// Makes what was created, renamed or removed in a folder durable.
+pub fn sync_folder(folder: &Path) -> Result<()> {
+    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder))
+}

@@ -1,0 +1,142 @@
+//! Checking every byte of an archive.
+
+use rayon::prelude::*;
+use serde::Serialize;
+use workload::Timestamp;
+
+use crate::Archive;
+use crate::error::{Error, Result};
+use crate::file::{OpenFile, checksum};
+use crate::hours;
+use crate::journal::{self, Ending, SegmentIndex};
+use crate::layout::{StoredFile, Table, date_of};
+
+/// Something wrong, and where.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub path: String,
+    pub problem: String,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    pub files: usize,
+    pub readings: u64,
+    pub bytes: u64,
+    /// Segments of the journal, whose readings are not in Parquet yet.
+    pub journal_segments: usize,
+    pub problems: Vec<Finding>,
+    /// Harmless leftovers of a crash, which the next write or compaction clears away.
+    pub leftovers: Vec<Finding>,
+}
+
+impl Archive {
+    /// Reads everything. `progress` is told how many of how many files are done.
+    pub fn verify(&self, progress: impl Fn(usize, usize) + Sync) -> Result<VerifyReport> {
+        let mut report = VerifyReport::default();
+        let mut stored = Vec::new();
+        for table in Table::ALL {
+            for object in self.store.list(table.name())? {
+                if !object.path.ends_with(".parquet") {
+                    continue;
+                }
+                match StoredFile::parse(&object.path, object.bytes) {
+                    Some(file) => stored.push(file),
+                    None => {
+                        let path = self.store.full_path(&object.path);
+                        report.problems.push(Finding {
+                            problem: Error::Foreign { path: path.clone() }.to_string(),
+                            path,
+                        });
+                    }
+                }
+            }
+        }
+        let done = std::sync::atomic::AtomicUsize::new(0);
+        let checked: Vec<_> = stored
+            .par_iter()
+            .map(|file| {
+                let outcome = self.check(file);
+                let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
+                progress(done, stored.len());
+                (file, outcome)
+            })
+            .collect();
+        let mut sound = Vec::new();
+        for (file, outcome) in checked {
+            match outcome {
+                Ok(readings) => {
+                    report.files += 1;
+                    report.readings += readings;
+                    report.bytes += file.bytes;
+                    sound.push(file.clone());
+                }
+                Err(error) => report
+                    .problems
+                    .push(Finding { path: self.store.full_path(&file.path), problem: error.to_string() }),
+            }
+        }
+        let (_, replaced) = hours::open_visible(&self.store, &sound)?;
+        report.leftovers.extend(replaced.iter().map(|file| Finding {
+            path: self.store.full_path(&file.stored.path),
+            problem: "a newer file stands in for it".into(),
+        }));
+        self.check_spool(&mut report)?;
+        Ok(report)
+    }
+
+    fn check_spool(&self, report: &mut VerifyReport) -> Result<()> {
+        for path in journal::segments(&self.spool.journal())? {
+            report.journal_segments += 1;
+            let shown = path.to_string_lossy().into_owned();
+            match SegmentIndex::read(&path).map(|segment| segment.ending) {
+                Ok(Ending::Whole) => {}
+                Ok(Ending::Torn { bytes }) => report.leftovers.push(Finding {
+                    path: shown,
+                    problem: format!("its last {bytes} bytes were never acknowledged"),
+                }),
+                Ok(Ending::Damaged { offset }) => report
+                    .problems
+                    .push(Finding { path: shown, problem: format!("a record is damaged at byte {offset}") }),
+                Err(error) => {
+                    report.problems.push(Finding { path: shown, problem: error.to_string() });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks one file against its name, its footer and itself; returns how many readings it has.
+    fn check(&self, stored: &StoredFile) -> Result<u64> {
+        let path = self.store.full_path(&stored.path);
+        let bytes = self.store.read(&stored.path)?.ok_or_else(|| Error::damaged(&path, "it has gone"))?;
+        if checksum(&bytes) != stored.name.crc {
+            return Err(Error::damaged(&path, "its checksum is not the one in its name"));
+        }
+        let file = OpenFile::open(&self.store, stored)?;
+        for (group, info) in file.info.row_groups.iter().enumerate() {
+            let mut keys: Vec<(i64, u16)> = Vec::new();
+            let times: Vec<i64> = match stored.partition.table {
+                Table::Cpu => {
+                    let rows = file.read_threads(&self.store, group)?;
+                    keys.extend(rows.times.iter().copied().zip(rows.cpus.iter().copied()));
+                    rows.times
+                }
+                Table::Cgroup => {
+                    file.read_jobs(&self.store, group)?.rows.iter().map(|(time, _)| time.0).collect()
+                }
+            };
+            let bounds = (times.iter().min().copied(), times.iter().max().copied());
+            if bounds != (Some(info.first.0), Some(info.last.0)) {
+                return Err(Error::damaged(&path, "its times are not those in its footer"));
+            }
+            if times.iter().any(|time| date_of(Timestamp(*time)) != stored.partition.date) {
+                return Err(Error::damaged(&path, "it has readings of another day"));
+            }
+            if keys.windows(2).any(|pair| (pair[0].1, pair[0].0) >= (pair[1].1, pair[1].0)) {
+                return Err(Error::damaged(&path, "its readings are not sorted by thread and time"));
+            }
+        }
+        Ok(file.info.rows())
+    }
+}

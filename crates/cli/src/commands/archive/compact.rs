@@ -1,0 +1,53 @@
+//! `tracewise archive compact`
+
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use archive::Retention;
+use serde_json::json;
+use workload::{Millis, Timestamp};
+
+use crate::args::CompactArgs;
+use crate::config::Config;
+use crate::output::{say, say_json};
+use crate::progress::Progress;
+use crate::units::show_bytes;
+
+pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let archive = args.place.open(config)?;
+    let merged = match args.dry_run {
+        true => None,
+        false => {
+            let progress = Progress::new("merging");
+            Some(archive.compact(|done, total| progress.update(done as u64, total as u64))?)
+        }
+    };
+    let configured = config.retention();
+    let retention = Retention {
+        max_age: args.max_age.map(|age| Millis(age.as_millis() as i64)).or(configured.max_age),
+        max_bytes: args.max_size.or(configured.max_bytes),
+    };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let pruned = archive.prune(&retention, Timestamp(now.as_millis() as i64), args.dry_run)?;
+    if args.json {
+        say_json(&json!({ "merged": merged, "removed": pruned.removed, "dry_run": args.dry_run,
+            "files": pruned.files_after, "bytes": pruned.bytes_after }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(merged) = merged {
+        say(&format!(
+            "merged {} files into {}: {} before, {} after",
+            merged.files_before,
+            merged.files_after,
+            show_bytes(merged.bytes_before),
+            show_bytes(merged.bytes_after)
+        ))?;
+    }
+    let verb = if args.dry_run { "would remove" } else { "removed" };
+    pruned.removed.iter().try_for_each(|path| say(&format!("{verb} {path}")))?;
+    if retention != Retention::default() {
+        let freed = pruned.bytes_before - pruned.bytes_after;
+        say(&format!("{verb} {} files, {}", pruned.removed.len(), show_bytes(freed)))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,202 @@
+//! `tracewise archive export`
+
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use archive::Snapshot;
+use serde_json::json;
+use workload::{Coverage, Derivation, JobReading, NodeName, Owner, Timestamp, Trace};
+
+use crate::args::{ExportArgs, ExportFormat, ExportTable};
+use crate::config::Config;
+use crate::output::{complain, say_json};
+use crate::progress::Progress;
+use crate::units::show_count;
+
+pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let to_stdout = args.out == Path::new("-");
+    if args.json && to_stdout {
+        bail!("--json and --out - both want stdout");
+    }
+    let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
+    let progress = Progress::new("exporting");
+    let n_rows = if to_stdout {
+        let mut sink = BufWriter::new(std::io::stdout().lock());
+        let n_rows = export(&snapshot, args, &progress, &mut sink)?;
+        sink.flush()?;
+        n_rows
+    } else {
+        let mut file = NewFile::create(&args.out)?;
+        let n_rows = export(&snapshot, args, &progress, &mut file.sink)?;
+        file.finish()?;
+        n_rows
+    };
+    drop(progress);
+    match args.json {
+        true => say_json(&json!({ "out": args.out, "rows": n_rows }))?,
+        false => complain(&format!("{} rows in {}", show_count(n_rows), args.out.display())),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A file that appears whole at the end, or not at all.
+struct NewFile {
+    path: PathBuf,
+    sink: BufWriter<tempfile::NamedTempFile>,
+}
+
+impl NewFile {
+    fn create(path: &Path) -> anyhow::Result<Self> {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new()
+            .prefix(".tracewise-")
+            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
+            .tempfile_in(folder)
+            .with_context(|| format!("cannot write in {}", folder.display()))?;
+        Ok(Self { path: path.to_owned(), sink: BufWriter::with_capacity(1 << 18, file) })
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        let file = self.sink.into_inner().map_err(|error| error.into_error())?;
+        file.as_file().sync_all()?;
+        file.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))?;
+        Ok(())
+    }
+}
+
+fn export(
+    snapshot: &Snapshot,
+    args: &ExportArgs,
+    progress: &Progress,
+    sink: &mut impl Write,
+) -> anyhow::Result<u64> {
+    let nodes = snapshot.nodes();
+    let mut n_rows = 0;
+    if let ExportFormat::Csv = args.format {
+        match args.table {
+            ExportTable::Cpu => writeln!(sink, "time,node,cpu,job,user,system,iowait,other")?,
+            ExportTable::Cgroup => {
+                let names: Vec<&str> = JOB_COLUMNS.iter().map(|(name, _)| *name).collect();
+                writeln!(sink, "time,node,job,{}", names.join(","))?;
+            }
+        }
+    }
+    for (done, node) in nodes.iter().enumerate() {
+        progress.update(done as u64, nodes.len() as u64);
+        n_rows += match args.table {
+            ExportTable::Cpu => export_threads(snapshot, node, args, sink)?,
+            ExportTable::Cgroup => export_jobs(snapshot, node, args.format, sink)?,
+        };
+    }
+    Ok(n_rows)
+}
+
+fn export_threads(
+    snapshot: &Snapshot,
+    node: &NodeName,
+    args: &ExportArgs,
+    sink: &mut impl Write,
+) -> anyhow::Result<u64> {
+    let derivation = Derivation { period: snapshot.period(node), ..Derivation::default() };
+    let mut n_rows = 0;
+    for traces in snapshot.traces_by_hour(node, &derivation)? {
+        let traces = traces?;
+        let n_steps = traces.iter().map(Trace::len).max().unwrap_or(0);
+        for step in 0..n_steps {
+            for trace in traces.iter().filter(|trace| trace.coverage(step) == Coverage::Read) {
+                let job = trace.owner(step).job();
+                if args.which.job.as_ref().is_some_and(|wanted| job != Some(wanted)) {
+                    continue;
+                }
+                write_thread(trace, step, args.format, sink)?;
+                n_rows += 1;
+            }
+        }
+    }
+    Ok(n_rows)
+}
+
+fn write_thread(
+    trace: &Trace,
+    step: usize,
+    format: ExportFormat,
+    sink: &mut impl Write,
+) -> anyhow::Result<()> {
+    let Some(rates) = trace.rates(step) else { return Ok(()) };
+    let (time, thread) = (trace.time(step).as_epoch_seconds(), trace.thread());
+    let job = trace.owner(step).job();
+    let [user, system, iowait, other] = rates.as_array();
+    match format {
+        ExportFormat::Csv => {
+            let job = job.map_or("", |job| job.as_str());
+            let (node, job) = (cell(thread.node.as_str()), cell(job));
+            writeln!(sink, "{time},{node},{},{job},{user},{system},{iowait},{other}", thread.cpu)?;
+        }
+        ExportFormat::Jsonl => {
+            let owner = match trace.owner(step) {
+                Owner::Job(_) => "job",
+                other => other.state(),
+            };
+            let line = json!({
+                "time": trace.time(step).0 as f64 / 1e3, "node": thread.node, "cpu": thread.cpu, "job": job,
+                "owner": owner, "user": user, "system": system, "iowait": iowait, "other": other,
+            });
+            writeln!(sink, "{line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// A name of a column and how to read it.
+type JobColumn = (&'static str, fn(&JobReading) -> Option<u64>);
+
+const JOB_COLUMNS: [JobColumn; 9] = [
+    ("memory_bytes", |job| job.memory_bytes),
+    ("memory_peak_bytes", |job| job.memory_peak_bytes),
+    ("memory_limit_bytes", |job| job.memory_limit_bytes),
+    ("cpu_pressure_some_usec", |job| job.cpu_pressure.some_usec),
+    ("cpu_pressure_full_usec", |job| job.cpu_pressure.full_usec),
+    ("memory_pressure_some_usec", |job| job.memory_pressure.some_usec),
+    ("memory_pressure_full_usec", |job| job.memory_pressure.full_usec),
+    ("io_pressure_some_usec", |job| job.io_pressure.some_usec),
+    ("io_pressure_full_usec", |job| job.io_pressure.full_usec),
+];
+
+fn export_jobs(
+    snapshot: &Snapshot,
+    node: &NodeName,
+    format: ExportFormat,
+    sink: &mut impl Write,
+) -> anyhow::Result<u64> {
+    let readings: Vec<(Timestamp, JobReading)> = snapshot.job_readings(node)?;
+    for (time, reading) in &readings {
+        match format {
+            ExportFormat::Csv => {
+                let counts: Vec<String> = JOB_COLUMNS
+                    .iter()
+                    .map(|(_, value)| value(reading).map(|count| count.to_string()).unwrap_or_default())
+                    .collect();
+                let (node, job) = (cell(node.as_str()), cell(reading.job.as_str()));
+                writeln!(sink, "{},{node},{job},{}", time.as_epoch_seconds(), counts.join(","))?;
+            }
+            ExportFormat::Jsonl => {
+                let mut line = json!({ "time": time.0 as f64 / 1e3, "node": node, "job": reading.job });
+                for (name, value) in JOB_COLUMNS {
+                    line[name] = json!(value(reading));
+                }
+                writeln!(sink, "{line}")?;
+            }
+        }
+    }
+    Ok(readings.len() as u64)
+}
+
+/// A name as a CSV cell, quoted if it has to be.
+fn cell(name: &str) -> std::borrow::Cow<'_, str> {
+    match name.contains([',', '"']) {
+        true => format!("\"{}\"", name.replace('"', "\"\"")).into(),
+        false => name.into(),
+    }
+}

@@ -1,0 +1,91 @@
+//! `tracewise archive import`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use archive::source::{ColumnMap, CsvImport, PrometheusImport, import_csv, import_prometheus};
+use archive::{Archive, LoadReport};
+use serde::Serialize;
+use workload::Timestamp;
+
+use crate::args::{ImportArgs, Preset};
+use crate::config::Config;
+use crate::output::{say, say_json};
+use crate::progress::Progress;
+use crate::units::{show_bytes, show_count, show_time};
+
+#[derive(Serialize)]
+struct Imported {
+    source: String,
+    #[serde(flatten)]
+    report: LoadReport,
+}
+
+pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let address = args.into.as_deref().unwrap_or(&config.archive.address);
+    let open = || Archive::open_or_create(address, &config.archive_settings());
+    let mut imported = Vec::new();
+    if let (Some(url), Some(from), Some(to)) = (&args.prometheus, args.from, args.to) {
+        let import = PrometheusImport {
+            url: url.clone(),
+            from,
+            to,
+            metric: args.metric.clone(),
+            matchers: args.matchers.clone(),
+            node_label: args.node_label.clone(),
+            timeout: args.timeout,
+        };
+        let progress = Progress::new(format!("asking {url}"));
+        let report = import_prometheus(&open()?, &import, |done, total| progress.update(done, total))?;
+        imported.push(Imported { source: url.clone(), report });
+    } else {
+        let (map, layout) = column_map(args)?;
+        for file in &args.files {
+            // A missing file should not leave an empty archive behind.
+            std::fs::metadata(file).with_context(|| file.display().to_string())?;
+            let progress = Progress::new(format!("importing {}", file.display()));
+            let import = CsvImport { file, map: &map, job: args.job.clone(), layout: &layout };
+            let report = import_csv(&open()?, &import, |done, total| progress.update(done, total))?;
+            imported.push(Imported { source: file.display().to_string(), report });
+        }
+    }
+    match args.json {
+        true => say_json(&imported)?,
+        false => imported.iter().try_for_each(|one| say(&in_words(one)))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn column_map(args: &ImportArgs) -> anyhow::Result<(ColumnMap, String)> {
+    match (&args.columns, args.preset) {
+        (Some(file), _) => {
+            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            let name = Path::new(file).display().to_string();
+            Ok((ColumnMap::from_toml(&name, &text)?, format!("columns of {name}")))
+        }
+        (None, Some(Preset::Exathlon)) => Ok((ColumnMap::exathlon(), "preset exathlon".into())),
+        (None, None) => anyhow::bail!("say how the files are laid out: --preset or --columns"),
+    }
+}
+
+fn in_words(imported: &Imported) -> String {
+    let LoadReport { nodes, readings, repeated, missing, first, last, bytes, .. } = &imported.report;
+    let time = |time: &Option<Timestamp>| time.map(show_time).unwrap_or_default();
+    let mut words = format!(
+        "{}: {} readings of {nodes} node{} from {} to {}, {}",
+        imported.source,
+        show_count(*readings),
+        if *nodes == 1 { "" } else { "s" },
+        time(first),
+        time(last),
+        show_bytes(*bytes),
+    );
+    if *missing > 0 {
+        words += &format!("; {} marked missing", show_count(*missing));
+    }
+    if *repeated > 0 {
+        words += &format!("; {} came twice, the last was kept", show_count(*repeated));
+    }
+    words
+}

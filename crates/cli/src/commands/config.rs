@@ -1,0 +1,36 @@
+//! `tracewise config`
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::bail;
+
+use crate::args::ConfigCommand;
+use crate::config::{Config, EXAMPLE, in_force};
+use crate::output::{say, say_json};
+
+pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    match command {
+        ConfigCommand::Show { json } => {
+            let config = Config::load(file)?;
+            match json {
+                true => say_json(&config)?,
+                false => say(toml::to_string(&config)?.trim_end())?,
+            }
+        }
+        ConfigCommand::Check { file: named, json } => {
+            let Some(file) = in_force(named.as_deref().or(file)) else {
+                bail!(
+                    "there is no tracewise.toml here; name a file, or write one with `tracewise config example`"
+                )
+            };
+            Config::read(&file)?;
+            match json {
+                true => say_json(&serde_json::json!({ "file": file, "ok": true }))?,
+                false => say(&format!("{} is sound", file.display()))?,
+            }
+        }
+        ConfigCommand::Example => say(EXAMPLE.trim_end())?,
+    }
+    Ok(ExitCode::SUCCESS)
+}

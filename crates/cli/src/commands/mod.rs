@@ -1,0 +1,19 @@
+//! One file a command.
+
+mod archive;
+mod config;
+mod record;
+
+use std::process::ExitCode;
+
+use crate::args::{Args, Command};
+use crate::config::Config;
+
+pub fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let file = args.config.as_deref();
+    match args.command {
+        Command::Archive(command) => archive::run(command, &Config::load(file)?),
+        Command::Record(record) => record::run(&record, &Config::load(file)?),
+        Command::Config(command) => config::run(command, file),
+    }
+}

@@ -1,0 +1,153 @@
+//! `tracewise record`
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use agent::cpu::CpuCollector;
+use agent::sampler::Sampler;
+use anyhow::bail;
+use archive::{Archive, WriterSettings};
+use serde_json::json;
+use workload::derive::Scale;
+use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, ThreadId, Trace};
+
+use crate::args::RecordArgs;
+use crate::config::Config;
+use crate::output::{complain, say};
+
+const BAR: usize = 40;
+
+pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let address = args.into.as_deref().unwrap_or(&config.archive.address);
+    let interval = args.interval.unwrap_or(config.record.interval.value);
+    let period = Millis(interval.as_millis() as i64);
+    if period.0 < 10 {
+        bail!("an interval of {interval:?} is shorter than a tick of the kernel's clock; use at least 10ms");
+    }
+    let node = match &args.node {
+        Some(node) => node.clone(),
+        None => NodeName::new(agent::hostname())?,
+    };
+    let cpus = CpuCollector::new(Path::new("/proc"));
+    let source = cpus.source(period);
+    let archive = Archive::open_or_create(address, &config.archive_settings())?;
+    let mut writer = archive.writer(source.clone(), WriterSettings::default())?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    ctrlc::set_handler(move || stopped.store(true, Ordering::SeqCst))?;
+    complain(&format!("recording {node} into {address} every {interval:?}; Ctrl-C ends"));
+
+    let begun = Instant::now();
+    let mut sampler = Sampler::new(interval);
+    let mut view = View::new(node.clone(), period, Scale::from(&source), args.json);
+    let is_over = || stop.load(Ordering::SeqCst) || args.duration.is_some_and(|most| begun.elapsed() >= most);
+    let mut refused = 0u64;
+    while let Some(time) = sampler.wait(is_over) {
+        let reading = NodeReading { node: node.clone(), time, threads: cpus.read()?, jobs: Vec::new() };
+        match writer.append(std::slice::from_ref(&reading)) {
+            Ok(()) => view.show(&reading)?,
+            // A full disk passes; what could not be kept is counted, and recording goes on.
+            Err(error @ archive::Error::NoSpace { .. }) => {
+                refused += 1;
+                if refused.is_power_of_two() {
+                    complain(&format!("warning: {error} ({refused} readings refused so far)"));
+                }
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    writer.close()?;
+    view.end(sampler.missed(), refused);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What people see while it records.
+struct View {
+    json: bool,
+    redraws: bool,
+    derivers: BTreeMap<Cpu, Deriver>,
+    node: NodeName,
+    period: Millis,
+    scale: Scale,
+    n_shown: u64,
+    n_lines: usize,
+}
+
+impl View {
+    fn new(node: NodeName, period: Millis, scale: Scale, json: bool) -> Self {
+        let redraws = std::io::stdout().is_terminal() && !json;
+        Self { json, redraws, derivers: BTreeMap::new(), node, period, scale, n_shown: 0, n_lines: 0 }
+    }
+
+    fn show(&mut self, reading: &NodeReading) -> anyhow::Result<()> {
+        let rates = self.rates(reading);
+        self.n_shown += 1;
+        if self.json {
+            let threads: Vec<_> = rates
+                .iter()
+                .map(|(cpu, rates)| json!({ "cpu": cpu, "rates": rates.map(|rates| *rates.as_array()) }))
+                .collect();
+            let time = reading.time.as_epoch_seconds().to_string();
+            return say(&json!({ "time": time, "node": self.node, "threads": threads }).to_string());
+        }
+        let known: Vec<Rates> = rates.iter().filter_map(|(_, rates)| *rates).collect();
+        if known.is_empty() {
+            return Ok(());
+        }
+        let mean = |rate: fn(Rates) -> f32| known.iter().copied().map(rate).sum::<f32>() / known.len() as f32;
+        let summary = format!(
+            "{}  {} threads  user {:5.1} %  system {:5.1} %  iowait {:5.1} %",
+            crate::units::show_time(reading.time),
+            known.len(),
+            mean(Rates::user) * 100.0,
+            mean(Rates::system) * 100.0,
+            mean(Rates::iowait) * 100.0,
+        );
+        if !self.redraws {
+            return if self.n_shown % 10 == 2 { say(&summary) } else { Ok(()) };
+        }
+        let mut stdout = std::io::stdout().lock();
+        if self.n_lines > 0 {
+            write!(stdout, "\x1b[{}A", self.n_lines)?;
+        }
+        writeln!(stdout, "\x1b[2K{summary}")?;
+        for (cpu, rates) in rates.iter().take(32) {
+            let bar = rates.map_or_else(String::new, bar);
+            writeln!(stdout, "\x1b[2Kcpu{cpu:<4} {bar}")?;
+        }
+        self.n_lines = rates.len().min(32) + 1;
+        Ok(())
+    }
+
+    /// The rates of this reading, by the same derivation as reading an archive.
+    fn rates(&mut self, reading: &NodeReading) -> Vec<(u16, Option<Rates>)> {
+        let derivation = Derivation { period: self.period, ..Derivation::default() };
+        let mut found = Vec::with_capacity(reading.threads.len());
+        for thread in &reading.threads {
+            let id = ThreadId { node: self.node.clone(), cpu: thread.cpu };
+            let mut step = Trace::new(id, reading.time, self.period, 1);
+            let deriver = self.derivers.entry(thread.cpu).or_insert_with(|| Deriver::new(&derivation));
+            deriver.begin_trace();
+            deriver.push(&mut step, reading.time, &thread.ticks, &thread.owner, self.scale);
+            found.push((thread.cpu.0, step.rates(0)));
+        }
+        found
+    }
+
+    fn end(&self, missed: u64, refused: u64) {
+        complain(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_shown));
+    }
+}
+
+fn bar(rates: Rates) -> String {
+    let cells = |rate: f32| (rate * BAR as f32).round() as usize;
+    let (user, system, iowait) = (cells(rates.user()), cells(rates.system()), cells(rates.iowait()));
+    let rest = BAR.saturating_sub(user + system + iowait);
+    format!("{}{}{}{}", "█".repeat(user), "▒".repeat(system), "░".repeat(iowait), "·".repeat(rest))
+}

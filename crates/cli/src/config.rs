@@ -1,0 +1,268 @@
+//! One configuration: defaults, then the file, then the environment, then flags.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use archive::{Retention, S3Settings, Settings};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use toml::{Table, Value};
+use workload::Millis;
+
+use crate::units::{parse_bytes, parse_duration};
+
+const FILE: &str = "tracewise.toml";
+const PREFIX: &str = "TRACEWISE_";
+/// Variables with that prefix that are no settings.
+const OTHER_VARIABLES: [&str; 2] = ["TRACEWISE_CONFIG", "TRACEWISE_DATA"];
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    pub archive: ArchiveConfig,
+    pub record: RecordConfig,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct ArchiveConfig {
+    pub address: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spool: Option<PathBuf>,
+    pub s3: S3Settings,
+    pub retention: RetentionConfig,
+}
+
+impl Default for ArchiveConfig {
+    fn default() -> Self {
+        Self {
+            address: "data/archive".into(),
+            spool: None,
+            s3: S3Settings::default(),
+            retention: RetentionConfig::default(),
+        }
+    }
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RetentionConfig {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age: Option<Written<Duration>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_size: Option<Written<u64>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RecordConfig {
+    pub interval: Written<Duration>,
+}
+
+impl Default for RecordConfig {
+    fn default() -> Self {
+        Self { interval: Written { value: Duration::from_secs(1), text: "1s".into() } }
+    }
+}
+
+/// A value that is written with its unit, and kept as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written<T> {
+    pub value: T,
+    text: String,
+}
+
+impl<T> Serialize for Written<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.text)
+    }
+}
+
+fn written<'de, T, D: Deserializer<'de>>(
+    deserializer: D,
+    parse: fn(&str) -> Result<T, String>,
+) -> Result<Written<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    let value = parse(&text).map_err(|reason| serde::de::Error::custom(format!("{text:?}: {reason}")))?;
+    Ok(Written { value, text })
+}
+
+impl<'de> Deserialize<'de> for Written<Duration> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        written(deserializer, parse_duration)
+    }
+}
+
+impl<'de> Deserialize<'de> for Written<u64> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        written(deserializer, parse_bytes)
+    }
+}
+
+impl Config {
+    /// The settings in force. Flags are applied by the commands that have them.
+    pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
+        let config = match in_force(file) {
+            Some(file) => Self::read(&file)?,
+            None => Self::default(),
+        };
+        let variables = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+        config.with_variables(variables)
+    }
+
+    pub fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+        toml::from_str(&text).map_err(|error| {
+            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            anyhow::anyhow!("{}, line {line}: {}", file.display(), error.message().replace('\n', " "))
+        })
+    }
+
+    /// `TRACEWISE_ARCHIVE_S3_ENDPOINT` is `endpoint` in `[archive.s3]`.
+    fn with_variables(self, variables: impl Iterator<Item = (String, String)>) -> anyhow::Result<Self> {
+        let mut table = Table::try_from(&self)?;
+        let shape = Table::try_from(Self::complete())?;
+        for (name, value) in variables {
+            let Some(path) = name.strip_prefix(PREFIX) else { continue };
+            if OTHER_VARIABLES.contains(&name.as_str()) {
+                continue;
+            }
+            if !set_by_variable(&mut table, &shape, &path.to_lowercase(), &value) {
+                bail!("{name} is no setting; `tracewise config example` shows those there are");
+            }
+        }
+        let text = toml::to_string(&table)?;
+        toml::from_str(&text).map_err(|error| anyhow::anyhow!("environment: {}", error.message()))
+    }
+
+    /// Every setting with some value, to know their names by.
+    fn complete() -> Self {
+        let mut config = Self::default();
+        config.archive.spool = Some(PathBuf::new());
+        config.archive.s3.endpoint = Some(String::new());
+        config.archive.retention.max_age = Some(Written { value: Duration::ZERO, text: String::new() });
+        config.archive.retention.max_size = Some(Written { value: 0, text: String::new() });
+        config
+    }
+
+    pub fn archive_settings(&self) -> Settings {
+        Settings { s3: self.archive.s3.clone(), spool: self.archive.spool.clone() }
+    }
+
+    pub fn retention(&self) -> Retention {
+        let RetentionConfig { max_age, max_size } = &self.archive.retention;
+        Retention {
+            max_age: max_age.as_ref().map(|age| Millis(age.value.as_millis() as i64)),
+            max_bytes: max_size.as_ref().map(|size| size.value),
+        }
+    }
+}
+
+/// The file that is read: the one named, or the one in this folder.
+pub fn in_force(file: Option<&Path>) -> Option<PathBuf> {
+    file.map(Path::to_owned).or_else(|| Some(PathBuf::from(FILE)).filter(|file| file.exists()))
+}
+
+fn set_by_variable(table: &mut Table, shape: &Table, path: &str, value: &str) -> bool {
+    for (key, known) in shape {
+        match known {
+            Value::Table(inner) => {
+                if let Some(rest) = path.strip_prefix(&format!("{key}_")) {
+                    let below = table.entry(key.clone()).or_insert_with(|| Value::Table(Table::new()));
+                    let Value::Table(below) = below else { return false };
+                    if set_by_variable(below, inner, rest, value) {
+                        return true;
+                    }
+                }
+            }
+            _ if key == path => {
+                table.insert(key.clone(), Value::String(value.to_owned()));
+                return true;
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+pub const EXAMPLE: &str = r#"# Every setting of Tracewise with its default. Unknown keys are refused.
+# A setting can also come from the environment: TRACEWISE_ARCHIVE_S3_ENDPOINT is
+# `endpoint` in [archive.s3]. Flags win over the environment, the environment over this file.
+
+[archive]
+# Where CPU traces rest: a folder, or s3://bucket/prefix.
+address = "data/archive"
+# Where writes to a bucket are prepared; ~/.local/state/tracewise/spool if not set.
+# spool = "/var/lib/tracewise/spool"
+
+[archive.s3]
+# Where the service answers, if it is not Amazon's own. Keys come from AWS_ACCESS_KEY_ID and
+# AWS_SECRET_ACCESS_KEY.
+# endpoint = "http://127.0.0.1:9000"
+region = "us-east-1"
+
+[archive.retention]
+# What `tracewise archive compact` removes; nothing if not set.
+# max_age = "90d"
+# max_size = "500GB"
+
+[record]
+# How often `tracewise record` reads.
+interval = "1s"
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(variables: &[(&str, &str)]) -> anyhow::Result<Config> {
+        Config::default().with_variables(variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))
+    }
+
+    #[test]
+    fn the_example_says_the_defaults_and_names_every_setting() {
+        assert_eq!(toml::from_str::<Config>(EXAMPLE).unwrap(), Config::default());
+        let uncommented: String = EXAMPLE
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(rest) if rest.contains(" = \"") => format!("{rest}\n"),
+                _ => format!("{line}\n"),
+            })
+            .collect();
+        let all = Table::try_from(toml::from_str::<Config>(&uncommented).unwrap()).unwrap();
+        let keys = |table: &Table| table.keys().cloned().collect::<Vec<_>>();
+        let complete = Table::try_from(Config::complete()).unwrap();
+        for section in ["archive", "record"] {
+            assert_eq!(keys(all[section].as_table().unwrap()), keys(complete[section].as_table().unwrap()));
+        }
+        assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));
+    }
+
+    #[test]
+    fn a_misspelt_key_is_refused() {
+        assert!(toml::from_str::<Config>("[archive]\nadress = 'x'\n").is_err());
+        assert!(with(&[("TRACEWISE_ARCHIVE_ADRESS", "x")]).is_err());
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file() {
+        let config = with(&[
+            ("TRACEWISE_ARCHIVE_ADDRESS", "elsewhere"),
+            ("TRACEWISE_ARCHIVE_S3_ENDPOINT", "http://s3"),
+            ("TRACEWISE_ARCHIVE_RETENTION_MAX_AGE", "2d"),
+            ("TRACEWISE_DATA", "ignored"),
+            ("HOME", "ignored"),
+        ])
+        .unwrap();
+        assert_eq!(config.archive.address, "elsewhere");
+        assert_eq!(config.archive.s3.endpoint.as_deref(), Some("http://s3"));
+        assert_eq!(config.retention().max_age, Some(Millis(2 * 86_400_000)));
+    }
+
+    #[test]
+    fn a_bad_duration_says_how_to_write_one() {
+        let error = toml::from_str::<Config>("[record]\ninterval = 'often'\n").unwrap_err();
+        assert!(error.message().contains("write it like 15s"), "{}", error.message());
+    }
+}
