@@ -4,6 +4,8 @@
 //! that DuckDB, pandas and Polars understand, and file names from which a reader knows the
 //! stretch of time without opening the file.
 
+use std::sync::{Mutex, PoisonError};
+
 use chrono::{DateTime, NaiveDate, NaiveDateTime};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use ulid::Ulid;
@@ -70,6 +72,14 @@ pub fn is_storable(time: Timestamp) -> bool {
     (Timestamp(0)..Timestamp::from_seconds(253_402_300_800)).contains(&time)
 }
 
+/// An id for something new: later ones are larger, also within a millisecond.
+pub fn next_id() -> Ulid {
+    static LAST: Mutex<Ulid> = Mutex::new(Ulid(0));
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    *last = Ulid::generate().max(Ulid(last.0 + 1));
+    *last
+}
+
 /// What the name of a stored file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
@@ -81,7 +91,7 @@ pub struct FileName {
     pub id: Ulid,
     /// How often this has been compacted.
     pub level: u32,
-    /// CRC-32 of the whole file.
+    /// CRC-32 of the footer, which in turn has that of every row group.
     pub crc: u32,
 }
 

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use ulid::Ulid;
 use workload::derive::Scale;
 use workload::{NodeName, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
+use crate::layout::next_id;
 use crate::rows::{JobRows, ThreadRows};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_rows;
@@ -78,7 +78,7 @@ impl Loader {
     fn write(&mut self, node: &NodeName) -> Result<()> {
         let Some(rows) = self.rows.get_mut(node).map(std::mem::take) else { return Ok(()) };
         self.n_rows -= rows.len();
-        let infos = prepare_rows(&self.set, node, &self.source, Ulid::generate(), rows, JobRows::default())?;
+        let infos = prepare_rows(&self.set, node, &self.source, next_id(), rows, JobRows::default())?;
         for (info, bytes) in infos {
             self.report.readings += info.rows();
             self.report.first = Some(self.report.first.map_or(info.first(), |first| first.min(info.first())));

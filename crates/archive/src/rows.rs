@@ -140,7 +140,7 @@ impl ThreadRows {
 }
 
 /// The index of `value` in `known`, to which it is added if need be. The newest are tried first.
-fn number_of<T: PartialEq + Clone>(known: &mut Vec<T>, value: &T) -> usize {
+pub fn number_of<T: PartialEq + Clone>(known: &mut Vec<T>, value: &T) -> usize {
     known.iter().rposition(|one| one == value).unwrap_or_else(|| {
         known.push(value.clone());
         known.len() - 1

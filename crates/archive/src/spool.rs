@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
-use ulid::Ulid;
 
 use crate::error::{Error, Result};
-use crate::layout::SPOOL;
+use crate::layout::{SPOOL, next_id};
 use crate::store::{Store, create_folders, sync_folder};
 
 const COMMIT: &str = "commit.json";
@@ -50,7 +49,7 @@ impl Spool {
     pub fn stage(&self) -> Result<StagedSet> {
         let staged = self.staged();
         create_folders(&staged)?;
-        let id = Ulid::generate();
+        let id = next_id();
         let lock_path = staged.join(format!("{id}.lock"));
         let lock = File::create_new(&lock_path).map_err(Error::io(&lock_path))?;
         lock.lock().map_err(Error::io(&lock_path))?;
@@ -126,7 +125,7 @@ pub struct StagedSet {
 impl StagedSet {
     /// Where a file may be prepared.
     pub fn prepare(&self) -> PathBuf {
-        self.folder.join(format!("{}.parquet", Ulid::generate()))
+        self.folder.join(format!("{}.parquet", next_id()))
     }
 
     /// Adds a prepared and synced file, which is to appear at `path`.

@@ -15,6 +15,9 @@ use crate::layout::{FileName, Partition, Table, date_of};
 use crate::rows::{JobRows, ThreadRows};
 use crate::spool::StagedSet;
 
+/// A file while it is being prepared.
+pub type NewFile = FileWriter<BufWriter<File>>;
+
 /// What a prepared file is made for.
 pub struct Target<'a> {
     pub partition: Partition,
@@ -37,7 +40,7 @@ pub struct Prepared {
 pub fn prepare_file(
     set: &StagedSet,
     target: Target<'_>,
-    fill: impl FnOnce(&mut FileWriter<BufWriter<File>>) -> Result<()>,
+    fill: impl FnOnce(&mut NewFile) -> Result<()>,
 ) -> Result<Prepared> {
     let path = set.prepare();
     let prepare = || -> Result<(FileInfo, u32, u64)> {
@@ -87,16 +90,15 @@ pub fn prepare_rows(
     jobs: JobRows,
 ) -> Result<Vec<(FileInfo, u64)>> {
     let mut infos = Vec::new();
-    let mut prepare =
-        |date, table, fill: &dyn Fn(&mut FileWriter<BufWriter<File>>) -> Result<(), ParquetError>| {
-            let partition = Partition { table, date, node: node.clone() };
-            let target = Target { partition, source, id, level: 0, replaces: BTreeSet::new() };
-            let prepared =
-                prepare_file(set, target, |writer| fill(writer).map_err(failed(Path::new(node.as_str()))))?;
-            set.add(&prepared.path, prepared.place);
-            infos.push((prepared.info, prepared.bytes));
-            Ok::<(), Error>(())
-        };
+    let mut prepare = |date, table, fill: &dyn Fn(&mut NewFile) -> Result<(), ParquetError>| {
+        let partition = Partition { table, date, node: node.clone() };
+        let target = Target { partition, source, id, level: 0, replaces: BTreeSet::new() };
+        let prepared =
+            prepare_file(set, target, |writer| fill(writer).map_err(failed(Path::new(node.as_str()))))?;
+        set.add(&prepared.path, prepared.place);
+        infos.push((prepared.info, prepared.bytes));
+        Ok::<(), Error>(())
+    };
     for (date, rows) in threads_by_date(threads) {
         prepare(date, Table::Cpu, &|writer| writer.write_threads(&rows))?;
     }

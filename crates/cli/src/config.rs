@@ -57,11 +57,15 @@ pub struct RetentionConfig {
 #[serde(default, deny_unknown_fields)]
 pub struct RecordConfig {
     pub interval: Written<Duration>,
+    pub segment: Written<Duration>,
 }
 
 impl Default for RecordConfig {
     fn default() -> Self {
-        Self { interval: Written { value: Duration::from_secs(1), text: "1s".into() } }
+        Self {
+            interval: Written { value: Duration::from_secs(1), text: "1s".into() },
+            segment: Written { value: Duration::from_secs(3_600), text: "1h".into() },
+        }
     }
 }
 
@@ -210,6 +214,8 @@ region = "us-east-1"
 [record]
 # How often `tracewise record` reads.
 interval = "1s"
+# How long readings stay in the journal before they become Parquet; either way they are safe.
+segment = "1h"
 "#;
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use workload::derive::Scale;
 use workload::{NodeName, NodeReading, Source, Timestamp};
 
 use crate::error::{Error, Result};
+use crate::layout::next_id;
 use crate::rows::{JobRows, ThreadRows};
 use crate::store::{create_folders, sync_folder};
 
@@ -99,7 +100,7 @@ impl Journal {
 
 impl OpenSegment {
     fn create(folder: &Path, first: Timestamp) -> Result<Self> {
-        let path = folder.join(format!("{}.log", Ulid::generate()));
+        let path = folder.join(format!("{}.log", next_id()));
         let create = || -> io::Result<File> {
             let mut file = File::create_new(&path)?;
             file.write_all(MAGIC)?;

@@ -36,7 +36,9 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let cpus = CpuCollector::new(Path::new("/proc"));
     let source = cpus.source(period);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
-    let mut writer = archive.writer(source.clone(), WriterSettings::default())?;
+    let segment_length = Millis(config.record.segment.value.as_millis() as i64);
+    let settings = WriterSettings { segment_length, ..WriterSettings::default() };
+    let mut writer = archive.writer(source.clone(), settings)?;
 
     let stop = Arc::new(AtomicBool::new(false));
     let stopped = stop.clone();

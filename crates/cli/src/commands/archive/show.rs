@@ -128,7 +128,7 @@ fn say_node(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
         let chart: String = thread
             .busy
             .iter()
-            .map(|busy| busy.map_or('?', |busy| SHADES[(busy.clamp(0.0, 1.0) * 8.0).round() as usize]))
+            .map(|busy| busy.map_or('·', |busy| SHADES[(busy.clamp(0.0, 1.0) * 8.0).round() as usize]))
             .collect();
         say(&format!(
             "{:>5} {user:>6} {system:>6} {iowait:>6} {other:>6} {:>8}  |{chart}|",

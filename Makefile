@@ -1,0 +1,25 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test lint fmt bench clean
+
+help: ## Say what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
+
+run: ## Build Tracewise and start it on this machine, with nothing else installed
+	cargo build --release --quiet --bin tracewise
+	target/release/tracewise record
+
+test: ## Install what tests need, run every test, sum up
+	scripts/test
+
+lint: ## Check formatting and lints, as CI does
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- --deny warnings
+
+fmt: ## Format the code
+	cargo fmt --all
+
+bench: ## Measure speed and size beside peers; results go to docs/results
+	bench/run
+
+clean: ## Remove what was built
+	cargo clean

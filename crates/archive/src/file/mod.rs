@@ -1,0 +1,98 @@
+//! A stored file: one node's readings of one day (or less), in Parquet, an hour a row group.
+//!
+//! Its footer says, under the key `tracewise`, where the readings come from, which jobs they
+//! name, which files they replace, and a checksum for each row group. The name of the file has
+//! the footer's own checksum. Every read checks them, so that no damage gives a wrong number.
+
+mod read;
+mod write;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+use ulid::Ulid;
+use workload::{JobId, NodeName, Source, Timestamp};
+
+use crate::columns::{Column, Kind};
+use crate::layout::Table;
+
+pub use read::OpenFile;
+pub use write::FileWriter;
+
+const FOOTER_KEY: &str = "tracewise";
+
+const CPU_COLUMNS: [Column; 12] = [
+    Column { name: "time", kind: Kind::Time },
+    Column { name: "cpu", kind: Kind::Number },
+    Column { name: "owner", kind: Kind::Word },
+    Column { name: "job", kind: Kind::Word },
+    Column { name: "user", kind: Kind::Count },
+    Column { name: "nice", kind: Kind::Count },
+    Column { name: "system", kind: Kind::Count },
+    Column { name: "idle", kind: Kind::Count },
+    Column { name: "iowait", kind: Kind::Count },
+    Column { name: "irq", kind: Kind::Count },
+    Column { name: "softirq", kind: Kind::Count },
+    Column { name: "steal", kind: Kind::Count },
+];
+const N_KEY_COLUMNS: usize = 4;
+
+const CGROUP_COLUMNS: [Column; 11] = [
+    Column { name: "time", kind: Kind::Time },
+    Column { name: "job", kind: Kind::Word },
+    Column { name: "memory_bytes", kind: Kind::Count },
+    Column { name: "memory_peak_bytes", kind: Kind::Count },
+    Column { name: "memory_limit_bytes", kind: Kind::Count },
+    Column { name: "cpu_pressure_some_usec", kind: Kind::Count },
+    Column { name: "cpu_pressure_full_usec", kind: Kind::Count },
+    Column { name: "memory_pressure_some_usec", kind: Kind::Count },
+    Column { name: "memory_pressure_full_usec", kind: Kind::Count },
+    Column { name: "io_pressure_some_usec", kind: Kind::Count },
+    Column { name: "io_pressure_full_usec", kind: Kind::Count },
+];
+
+const fn columns_of(table: Table) -> &'static [Column] {
+    match table {
+        Table::Cpu => &CPU_COLUMNS,
+        Table::Cgroup => &CGROUP_COLUMNS,
+    }
+}
+
+/// What a file's footer says of itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileInfo {
+    pub format: u32,
+    pub table: Table,
+    pub node: NodeName,
+    pub source: Source,
+    /// First and last reading of each job that owned a thread.
+    pub jobs: BTreeMap<JobId, (Timestamp, Timestamp)>,
+    pub cpus: BTreeSet<u16>,
+    /// Files that this one was made from, and stands in for.
+    pub replaces: BTreeSet<Ulid>,
+    pub row_groups: Vec<RowGroupInfo>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowGroupInfo {
+    pub first: Timestamp,
+    pub last: Timestamp,
+    pub rows: u64,
+    pub offset: u64,
+    pub length: u64,
+    pub crc: u32,
+}
+
+impl FileInfo {
+    pub fn rows(&self) -> u64 {
+        self.row_groups.iter().map(|group| group.rows).sum()
+    }
+
+    pub fn first(&self) -> Timestamp {
+        self.row_groups.iter().map(|group| group.first).min().unwrap_or(Timestamp::MAX)
+    }
+
+    pub fn last(&self) -> Timestamp {
+        self.row_groups.iter().map(|group| group.last).max().unwrap_or(Timestamp::MIN)
+    }
+}

@@ -1,0 +1,236 @@
+//! Rows out of a file.
+
+use std::sync::Arc;
+
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use rayon::prelude::*;
+use serde::Deserialize;
+use workload::derive::Scale;
+use workload::{JobId, JobReading, Mode, Owner, Pressure, Timestamp};
+
+use super::{CGROUP_COLUMNS, CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, columns_of};
+use crate::columns::{self, Region, Values};
+use crate::error::{Error, Result};
+use crate::layout::{FORMAT, StoredFile};
+use crate::rows::{JobRows, ThreadRows, number_of};
+use crate::store::Store;
+
+/// Enough for the footer of a day file, so that most files take one read to open.
+const FOOTER_GUESS: u64 = 64 * 1024;
+const MAGIC: &[u8] = b"PAR1";
+
+/// A file whose footer has been read.
+#[derive(Debug, Clone)]
+pub struct OpenFile {
+    pub stored: StoredFile,
+    pub info: FileInfo,
+    metadata: Arc<ParquetMetaData>,
+}
+
+impl OpenFile {
+    pub fn open(store: &Store, stored: &StoredFile) -> Result<Self> {
+        let path = store.full_path(&stored.path);
+        let damaged = |reason: String| Error::damaged(&path, reason);
+        if stored.bytes < 12 {
+            return Err(damaged(format!("it has {} bytes", stored.bytes)));
+        }
+        let start = stored.bytes.saturating_sub(FOOTER_GUESS);
+        let mut tail = store.read_range(&stored.path, start..stored.bytes)?;
+        if !tail.ends_with(MAGIC) {
+            return Err(damaged("it is cut off or is not Parquet".into()));
+        }
+        let length_at = tail.len() - 8;
+        let footer_length =
+            u64::from(u32::from_le_bytes(tail[length_at..length_at + 4].try_into().unwrap_or_default()));
+        if footer_length + 8 > stored.bytes {
+            return Err(damaged("its footer is longer than the file".into()));
+        }
+        if footer_length + 8 > tail.len() as u64 {
+            tail = store.read_range(&stored.path, stored.bytes - footer_length - 8..stored.bytes)?;
+        }
+        let footer = tail.slice(tail.len() - 8 - footer_length as usize..);
+        if crc32fast::hash(&footer) != stored.name.crc {
+            return Err(damaged("the checksum of its footer is not the one in its name".into()));
+        }
+        let footer = footer.slice(..footer.len() - 8);
+        let metadata =
+            ParquetMetaDataReader::decode_metadata(&footer).map_err(|error| damaged(error.to_string()))?;
+        let info = info_of(&metadata).map_err(damaged)?;
+        if info.format > FORMAT {
+            return Err(Error::NewerFormat { address: path, found: info.format, known: FORMAT });
+        }
+        check_shape(&metadata, &info, stored).map_err(|reason| Error::damaged(&path, reason))?;
+        Ok(Self { stored: stored.clone(), info, metadata: Arc::new(metadata) })
+    }
+
+    /// The row groups with readings in `[from, to)`.
+    pub fn groups_between(&self, from: Timestamp, to: Timestamp) -> impl Iterator<Item = usize> + '_ {
+        let groups = self.info.row_groups.iter().enumerate();
+        groups.filter(move |(_, group)| group.first < to && group.last >= from).map(|(index, _)| index)
+    }
+
+    /// Reads one row group of the `cpu` table.
+    pub fn read_threads(&self, store: &Store, group: usize) -> Result<ThreadRows> {
+        let modes = self.info.source.modes;
+        let wanted: Vec<usize> = (0..CPU_COLUMNS.len())
+            .filter(|index| *index < N_KEY_COLUMNS || modes.contains(Mode::ALL[index - N_KEY_COLUMNS]))
+            .collect();
+        let (columns, n_rows) = self.read_columns(store, group, &wanted)?;
+        let damaged = |reason: &str| Error::damaged(&store.full_path(&self.stored.path), reason);
+        let mut rows = ThreadRows {
+            scale_of_row: vec![0; n_rows],
+            scales: vec![Scale::from(&self.info.source)],
+            ..ThreadRows::default()
+        };
+        let (mut states, mut jobs) = (None, None);
+        for (index, values) in wanted.into_iter().zip(columns) {
+            match (index, values) {
+                (0, Values::Times(times)) => rows.times = times,
+                (1, Values::Numbers(cpus)) => rows.cpus = cpus.into_iter().map(|cpu| cpu as u16).collect(),
+                (2, Values::Words { values, present }) => states = Some((values, present)),
+                (3, Values::Words { values, present }) => jobs = Some((values, present)),
+                (index, Values::Counts { values, present }) if present.is_empty() => {
+                    rows.ticks[index - N_KEY_COLUMNS] = values;
+                }
+                _ => return Err(damaged("a column has values of another kind")),
+            }
+        }
+        for column in rows.ticks.iter_mut().filter(|column| column.is_empty()) {
+            *column = vec![0; n_rows];
+        }
+        let (Some((states, _)), Some((jobs, has_job))) = (states, jobs) else {
+            return Err(damaged("a column is missing"));
+        };
+        (rows.owners, rows.owner_of_row) =
+            owners(&states, &jobs, &has_job).ok_or_else(|| damaged("an owner cannot be understood"))?;
+        Ok(rows)
+    }
+
+    /// Reads one row group of the `cgroup` table.
+    pub fn read_jobs(&self, store: &Store, group: usize) -> Result<JobRows> {
+        let damaged = |reason: &str| Error::damaged(&store.full_path(&self.stored.path), reason);
+        let wanted: Vec<usize> = (0..CGROUP_COLUMNS.len()).collect();
+        let (columns, n_rows) = self.read_columns(store, group, &wanted)?;
+        let mut columns = columns.into_iter();
+        let (Some(Values::Times(times)), Some(Values::Words { values: jobs, .. })) =
+            (columns.next(), columns.next())
+        else {
+            return Err(damaged("a column is missing"));
+        };
+        let mut counts = columns.map(|values| match values {
+            Values::Counts { values, present } => {
+                let mut values = values.into_iter();
+                let mut next = move || values.next().map(|count| count.max(0) as u64);
+                let column: Vec<Option<u64>> = match present.as_slice() {
+                    [] => (0..n_rows).map(|_| next()).collect(),
+                    present => present.iter().map(|present| present.then(&mut next).flatten()).collect(),
+                };
+                column
+            }
+            _ => vec![None; n_rows],
+        });
+        let mut column = || counts.next().unwrap_or_else(|| vec![None; n_rows]);
+        let columns: [Vec<Option<u64>>; 9] = std::array::from_fn(|_| column());
+        if times.len() != n_rows || jobs.len() != n_rows {
+            return Err(damaged("columns differ in length"));
+        }
+        let mut rows = Vec::with_capacity(n_rows);
+        for (row, (time, job)) in times.into_iter().zip(jobs).enumerate() {
+            let job = job.as_utf8().ok().and_then(|job| JobId::new(job).ok());
+            let job = job.ok_or_else(|| damaged("a job cannot be understood"))?;
+            let at = |index: usize| columns[index].get(row).copied().flatten();
+            let pressure = |index: usize| Pressure { some_usec: at(index), full_usec: at(index + 1) };
+            let reading = JobReading {
+                job,
+                memory_bytes: at(0),
+                memory_peak_bytes: at(1),
+                memory_limit_bytes: at(2),
+                cpu_pressure: pressure(3),
+                memory_pressure: pressure(5),
+                io_pressure: pressure(7),
+            };
+            rows.push((Timestamp(time), reading));
+        }
+        Ok(JobRows { rows })
+    }
+
+    fn read_columns(&self, store: &Store, group: usize, wanted: &[usize]) -> Result<(Vec<Values>, usize)> {
+        let info = &self.info.row_groups[group];
+        let bytes = store.read_range(&self.stored.path, info.offset..info.offset + info.length)?;
+        let damaged = |reason: String| Error::damaged(&store.full_path(&self.stored.path), reason);
+        if crc32fast::hash(&bytes) != info.crc {
+            return Err(damaged(format!("the checksum of row group {group} is wrong")));
+        }
+        let region = Arc::new(Region { offset: info.offset, bytes });
+        let columns = columns_of(self.info.table);
+        let group = self.metadata.row_group(group);
+        let values: Result<Vec<Values>, ParquetError> = wanted
+            .par_iter()
+            .map(|index| columns::read_column(&self.metadata, group, &region, *index, columns[*index].kind))
+            .collect();
+        Ok((values.map_err(|error| damaged(error.to_string()))?, group.num_rows() as usize))
+    }
+}
+
+fn info_of(metadata: &ParquetMetaData) -> Result<FileInfo, String> {
+    let pairs = metadata.file_metadata().key_value_metadata().into_iter().flatten();
+    let ours = pairs.into_iter().find(|pair| pair.key == FOOTER_KEY);
+    let text = ours.and_then(|pair| pair.value.as_deref()).ok_or("it was not written by Tracewise")?;
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    let version: Version = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    if version.format > FORMAT {
+        return Err(format!("it has format {}, newer than this Tracewise knows", version.format));
+    }
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
+/// The footer has to agree with itself, and with the path, before its offsets are trusted.
+fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile) -> Result<(), String> {
+    if (info.table, &info.node) != (stored.partition.table, &stored.partition.node) {
+        return Err(format!("it holds the table {} of {}", info.table.name(), info.node));
+    }
+    let columns = columns_of(info.table);
+    let names = metadata.file_metadata().schema_descr();
+    let same = names.num_columns() == columns.len()
+        && columns.iter().enumerate().all(|(index, column)| names.column(index).name() == column.name);
+    if !same {
+        return Err("it has other columns".into());
+    }
+    let groups = metadata.row_groups();
+    let agree = groups.len() == info.row_groups.len()
+        && groups.iter().zip(&info.row_groups).all(|(group, info)| {
+            group.num_rows() == info.rows as i64
+                && info.offset.checked_add(info.length).is_some_and(|end| end <= stored.bytes)
+        });
+    if agree { Ok(()) } else { Err("its footer contradicts itself".into()) }
+}
+
+/// Owners from the two columns that hold them; they come in long runs.
+fn owners(states: &[ByteArray], jobs: &[ByteArray], has_job: &[bool]) -> Option<(Vec<Owner>, Vec<u32>)> {
+    let mut owners: Vec<Owner> = Vec::new();
+    let mut owner_of_row = Vec::with_capacity(states.len());
+    let mut jobs = jobs.iter();
+    let mut before: (&[u8], Option<&[u8]>) = (b"", None);
+    let mut number = 0;
+    for (row, state) in states.iter().enumerate() {
+        let job = if has_job.get(row).copied().unwrap_or(true) { Some(jobs.next()?.data()) } else { None };
+        if (state.data(), job) != before {
+            before = (state.data(), job);
+            let owner = match before {
+                (b"job", Some(job)) => Owner::Job(JobId::new(std::str::from_utf8(job).ok()?).ok()?),
+                (b"nobody", None) => Owner::Nobody,
+                (b"shared", None) => Owner::Shared,
+                (b"unknown", None) => Owner::Unknown,
+                _ => return None,
+            };
+            number = number_of(&mut owners, &owner) as u32;
+        }
+        owner_of_row.push(number);
+    }
+    Some((owners, owner_of_row))
+}

@@ -1,0 +1,190 @@
+//! Rows into a file.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::ops::Range;
+use std::sync::Arc;
+
+use parquet::data_type::ByteArray;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
+use parquet::file::writer::SerializedFileWriter;
+use ulid::Ulid;
+use workload::{JobId, JobReading, Measure, Millis, Mode, NodeName, Source, Timestamp};
+
+use super::{FOOTER_KEY, FileInfo, RowGroupInfo, columns_of};
+use crate::columns::{self, Values};
+use crate::layout::{FORMAT, Table};
+use crate::rows::{JobRows, ThreadRows};
+
+/// Passes bytes on and keeps the checksum of those since it was last begun.
+struct Summed<W> {
+    inner: W,
+    part: crc32fast::Hasher,
+}
+
+impl<W: Write> Write for Summed<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let n_bytes = self.inner.write(bytes)?;
+        self.part.update(&bytes[..n_bytes]);
+        Ok(n_bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.inner.flush()
+    }
+}
+
+/// Writes one file, hour by hour.
+pub struct FileWriter<W: Write + Send> {
+    parquet: SerializedFileWriter<Summed<W>>,
+    info: FileInfo,
+}
+
+impl<W: Write + Send> FileWriter<W> {
+    pub fn new(
+        sink: W,
+        table: Table,
+        node: &NodeName,
+        source: &Source,
+        replaces: BTreeSet<Ulid>,
+    ) -> Result<Self, ParquetError> {
+        let sink = Summed { inner: sink, part: crc32fast::Hasher::new() };
+        let growing = table == Table::Cgroup || source.measure == Measure::Counter;
+        let properties = columns::properties(columns_of(table), growing)?;
+        let schema = columns::schema(columns_of(table))?;
+        let info = FileInfo {
+            format: FORMAT,
+            table,
+            node: node.clone(),
+            source: source.clone(),
+            jobs: BTreeMap::new(),
+            cpus: BTreeSet::new(),
+            replaces,
+            row_groups: Vec::new(),
+        };
+        Ok(Self { parquet: SerializedFileWriter::new(sink, schema, Arc::new(properties))?, info })
+    }
+
+    /// Adds rows of the `cpu` table, sorted, a row group for each hour they touch.
+    pub fn write_threads(&mut self, rows: &ThreadRows) -> Result<(), ParquetError> {
+        let hour = |row: usize| rows.times[row].div_euclid(Millis::HOUR.0);
+        let mut start = 0;
+        while start < rows.len() {
+            let end = (start..rows.len()).find(|row| hour(*row) != hour(start)).unwrap_or(rows.len());
+            let columns = thread_columns(rows, start..end, &self.info.source);
+            let times = &rows.times[start..end];
+            let bounds = (times.iter().min().copied(), times.iter().max().copied());
+            self.write_group(&columns, end - start, bounds)?;
+            for row in start..end {
+                // Owners come in long runs: a row like the one before adds nothing but its time.
+                if let Some(job) = rows.owner(row).job() {
+                    note_job(&mut self.info.jobs, job, Timestamp(rows.times[row]));
+                }
+            }
+            self.info.cpus.extend(rows.by_thread().map(|(cpu, _)| cpu.0));
+            start = end;
+        }
+        Ok(())
+    }
+
+    /// Adds rows of the `cgroup` table, sorted, a row group for each hour they touch.
+    pub fn write_jobs(&mut self, rows: &JobRows) -> Result<(), ParquetError> {
+        for hour in rows.rows.chunk_by(|a, b| a.0.floor(Millis::HOUR) == b.0.floor(Millis::HOUR)) {
+            let times = hour.iter().map(|(time, _)| time.0);
+            self.write_group(&job_columns(hour), hour.len(), (times.clone().min(), times.max()))?;
+            for (time, reading) in hour {
+                note_job(&mut self.info.jobs, &reading.job, *time);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_group(
+        &mut self,
+        columns: &[Values],
+        rows: usize,
+        (first, last): (Option<i64>, Option<i64>),
+    ) -> Result<(), ParquetError> {
+        let offset = self.parquet.bytes_written() as u64;
+        self.parquet.flush()?;
+        self.parquet.inner_mut().part = crc32fast::Hasher::new();
+        columns::write_row_group(self.parquet.next_row_group()?, columns)?;
+        self.parquet.flush()?;
+        let length = self.parquet.bytes_written() as u64 - offset;
+        let crc = self.parquet.inner().part.clone().finalize();
+        let (first, last) = (Timestamp(first.unwrap_or(0)), Timestamp(last.unwrap_or(0)));
+        self.info.row_groups.push(RowGroupInfo { first, last, rows: rows as u64, offset, length, crc });
+        Ok(())
+    }
+
+    /// Writes the footer; returns the sink, what the footer says, and its checksum.
+    pub fn finish(mut self) -> Result<(W, FileInfo, u32), ParquetError> {
+        let text =
+            serde_json::to_string(&self.info).map_err(|error| ParquetError::External(Box::new(error)))?;
+        self.parquet.append_key_value_metadata(KeyValue::new(FOOTER_KEY.into(), text));
+        self.parquet.flush()?;
+        self.parquet.inner_mut().part = crc32fast::Hasher::new();
+        let sink = self.parquet.into_inner()?;
+        Ok((sink.inner, self.info, sink.part.finalize()))
+    }
+}
+
+fn note_job(jobs: &mut BTreeMap<JobId, (Timestamp, Timestamp)>, job: &JobId, time: Timestamp) {
+    match jobs.get_mut(job) {
+        Some((first, last)) => (*first, *last) = ((*first).min(time), (*last).max(time)),
+        None => drop(jobs.insert(job.clone(), (time, time))),
+    }
+}
+
+fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Vec<Values> {
+    let states: Vec<ByteArray> = rows.owners.iter().map(|owner| ByteArray::from(owner.state())).collect();
+    let jobs: Vec<Option<ByteArray>> =
+        rows.owners.iter().map(|owner| owner.job().map(|job| ByteArray::from(job.as_str()))).collect();
+    let owners = &rows.owner_of_row[range.clone()];
+    let mut columns = vec![
+        Values::Times(rows.times[range.clone()].to_vec()),
+        Values::Numbers(rows.cpus[range.clone()].iter().map(|cpu| i32::from(*cpu)).collect()),
+        Values::Words {
+            values: owners.iter().map(|owner| states[*owner as usize].clone()).collect(),
+            present: Vec::new(),
+        },
+        Values::Words {
+            values: owners.iter().filter_map(|owner| jobs[*owner as usize].clone()).collect(),
+            present: owners.iter().map(|owner| jobs[*owner as usize].is_some()).collect(),
+        },
+    ];
+    columns.extend(Mode::ALL.map(|mode| match source.modes.contains(mode) {
+        true => {
+            Values::Counts { values: rows.ticks[mode as usize][range.clone()].to_vec(), present: Vec::new() }
+        }
+        false => Values::Counts { values: Vec::new(), present: vec![false; range.len()] },
+    }));
+    columns
+}
+
+fn job_columns(rows: &[(Timestamp, JobReading)]) -> Vec<Values> {
+    let count = |value: fn(&JobReading) -> Option<u64>| {
+        let values = rows.iter().map(|(_, reading)| value(reading));
+        Values::Counts {
+            values: values.clone().flatten().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).collect(),
+            present: values.map(|value| value.is_some()).collect(),
+        }
+    };
+    vec![
+        Values::Times(rows.iter().map(|(time, _)| time.0).collect()),
+        Values::Words {
+            values: rows.iter().map(|(_, reading)| ByteArray::from(reading.job.as_str())).collect(),
+            present: Vec::new(),
+        },
+        count(|reading| reading.memory_bytes),
+        count(|reading| reading.memory_peak_bytes),
+        count(|reading| reading.memory_limit_bytes),
+        count(|reading| reading.cpu_pressure.some_usec),
+        count(|reading| reading.cpu_pressure.full_usec),
+        count(|reading| reading.memory_pressure.some_usec),
+        count(|reading| reading.memory_pressure.full_usec),
+        count(|reading| reading.io_pressure.some_usec),
+        count(|reading| reading.io_pressure.full_usec),
+    ]
+}

@@ -1,0 +1,106 @@
+//! A disk without room, for real: a small file system in memory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use archive::{Error, WriterSettings};
+use workload::Millis;
+
+use crate::{create, n_readings, rates, reading, source};
+
+/// A file system of a few megabytes, unmounted when dropped.
+struct SmallDisk {
+    folder: tempfile::TempDir,
+}
+
+impl SmallDisk {
+    fn mount(kilobytes: usize) -> Option<Self> {
+        let folder = tempfile::tempdir().unwrap();
+        let size = format!("size={kilobytes}k");
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self { folder });
+        }
+        testbed::skip("kernel: a tmpfs cannot be mounted here");
+        None
+    }
+
+    fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Takes all the room but `kilobytes`.
+    fn fill(&self, kilobytes: usize) -> PathBuf {
+        let (filler, spare) = (self.path().join("filler"), self.path().join("spare"));
+        std::fs::write(&spare, vec![1; kilobytes << 10]).unwrap();
+        let mut file = std::fs::File::create(&filler).unwrap();
+        while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
+        std::fs::remove_file(spare).unwrap();
+        filler
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(self.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_stops_accepting_and_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount(2_048) else { return };
+    let archive = create(&disk.path().join("archive"));
+    let settings = WriterSettings { segment_length: Millis(20_000), ..WriterSettings::default() };
+    let mut writer = archive.writer(source(), settings).unwrap();
+    let mut accepted = Vec::new();
+    let mut offer = |writer: &mut archive::Writer, second: i64| match writer.append(&[reading("n1", second)])
+    {
+        Ok(()) => {
+            accepted.push(second);
+            true
+        }
+        Err(error) => {
+            assert!(matches!(error, Error::NoSpace { .. }), "{error}");
+            false
+        }
+    };
+    (0..30).for_each(|second| assert!(offer(&mut writer, second)));
+    let filler = disk.fill(24);
+    let n_refused = (30..1_500).filter(|second| !offer(&mut writer, *second)).count();
+    assert!(n_refused > 0, "the disk was never full");
+    assert!(rates(&archive).is_ok());
+    std::fs::remove_file(filler).unwrap();
+    (1_500..1_530).for_each(|second| assert!(offer(&mut writer, second)));
+    writer.close().unwrap();
+    // What could not be flushed while the disk was full is, by the next writer at the latest.
+    archive.writer(source(), settings).unwrap().close().unwrap();
+    assert_eq!(n_readings(&archive), 2 * accepted.len() as u64);
+    let report = archive.verify(|_, _| ()).unwrap();
+    assert_eq!((report.problems.len(), report.journal_segments), (0, 0));
+    assert_eq!(report.readings, 2 * accepted.len() as u64);
+}
+
+#[test]
+fn an_import_onto_a_full_disk_leaves_nothing_behind() {
+    let Some(disk) = SmallDisk::mount(1_024) else { return };
+    let archive = create(&disk.path().join("archive"));
+    crate::load(&archive, "n1", 0..10);
+    let before = rates(&archive).unwrap();
+    let filler = disk.fill(8);
+    let mut loader = archive.loader(source()).unwrap();
+    for second in 0..5_000 {
+        let mut reading = reading("n2", second);
+        // Numbers that do not compress.
+        reading.threads[0]
+            .ticks
+            .0
+            .iter_mut()
+            .for_each(|ticks| *ticks = (*ticks + second as u64).pow(3) % 1_000_003);
+        reading.threads.iter().for_each(|thread| loader.push(&reading.node, reading.time, thread).unwrap());
+    }
+    assert!(matches!(loader.finish(), Err(Error::NoSpace { .. })));
+    std::fs::remove_file(filler).unwrap();
+    assert_eq!(rates(&archive).unwrap(), before);
+    assert!(archive.verify(|_, _| ()).unwrap().problems.is_empty());
+}

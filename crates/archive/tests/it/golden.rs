@@ -1,0 +1,46 @@
+//! Every format ever written can still be read: a golden copy of each version.
+
+use std::path::Path;
+
+use archive::{Archive, Settings, WriterSettings};
+
+use crate::{create, load, n_readings, rates, reading, source};
+
+/// Writes what the golden copies hold: 20 s in Parquet, 10 s more in the journal.
+fn write(folder: &Path) {
+    let archive = create(folder);
+    load(&archive, "n1", 0..20);
+    let mut writer = archive.writer(source(), WriterSettings::default()).unwrap();
+    (20..30).for_each(|second| writer.append(&[reading("n1", second)]).unwrap());
+    drop(writer);
+}
+
+#[test]
+fn the_first_format_is_read_as_on_the_day_it_was_written() {
+    let golden = testbed::workspace().join("fixtures/archive/format-1");
+    if std::env::var_os("TRACEWISE_WRITE_GOLDEN").is_some() {
+        write(&golden);
+    }
+    // A copy: whoever opens an archive may clear away leftovers.
+    let folder = tempfile::tempdir().unwrap();
+    copy(&golden, folder.path());
+    let found = Archive::open(folder.path().to_str().unwrap(), &Settings::default()).unwrap();
+    let fresh = tempfile::tempdir().unwrap();
+    write(fresh.path());
+    assert_eq!(rates(&found).unwrap(), rates(&create(fresh.path())).unwrap());
+    assert_eq!(n_readings(&found), 60);
+    assert!(found.verify(|_, _| ()).unwrap().problems.is_empty());
+}
+
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target)
+        } else {
+            drop(std::fs::copy(entry.path(), target))
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Real servers for tests: found, started on free ports, stopped. Used by tests only.
+//!
+//! `scripts/components` installs them. Where one is missing, a test is skipped and named in the
+//! summary of `make test`; on CI, where all are installed, it fails.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot set up its servers has failed")]
+
+pub mod http;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const READY_WITHIN: Duration = Duration::from_secs(60);
+
+/// The folder of the workspace.
+pub fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn components() -> PathBuf {
+    std::env::var_os("TRACEWISE_TEST_COMPONENTS")
+        .map_or_else(|| workspace().join("target/components"), PathBuf::from)
+}
+
+/// Notes that the running test is skipped. Where every part is required, this fails it.
+pub fn skip(reason: &str) {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    if std::env::var_os("TRACEWISE_TEST_ALL").is_some() && !reason.starts_with("kernel:") {
+        panic!("{reason}; `scripts/components` installs what tests need");
+    }
+    let path = workspace().join("target/skipped-tests");
+    let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+    writeln!(file, "{test}: {reason}").unwrap();
+}
+
+/// A program of a component, or `None` after [`skip`].
+pub fn program(path: &str) -> Option<PathBuf> {
+    let program = components().join(path);
+    if program.exists() {
+        return Some(program);
+    }
+    skip(&format!("{path} is not installed"));
+    None
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// A server that is stopped, with its children, when this is dropped.
+pub struct Server {
+    child: Child,
+    pub port: u16,
+    _folder: tempfile::TempDir,
+}
+
+impl Server {
+    /// Starts a program, whose arguments may depend on its port and a folder of its own, and
+    /// waits until it answers on that port.
+    pub fn start(program: &Path, arguments: impl FnOnce(u16, &Path) -> Vec<String>) -> Self {
+        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        let log = std::fs::File::create(folder.path().join("log")).unwrap();
+        let child = Command::new(program)
+            .args(arguments(port, folder.path()))
+            .current_dir(folder.path())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        let mut server = Self { child, port, _folder: folder };
+        server.wait_until_it_answers(program);
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    fn wait_until_it_answers(&mut self, program: &Path) {
+        let begun = Instant::now();
+        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            let log = || std::fs::read_to_string(self._folder.path().join("log")).unwrap_or_default();
+            if let Some(status) = self.child.try_wait().unwrap() {
+                panic!("{} ended with {status}: {}", program.display(), log());
+            }
+            assert!(begun.elapsed() < READY_WITHIN, "{} does not answer: {}", program.display(), log());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+}
+
+/// Asks again and again until `ready` finds what it waits for.
+pub fn eventually<T>(what: &str, mut ready: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ready() {
+            return found;
+        }
+        assert!(begun.elapsed() < READY_WITHIN, "{what} did not happen in time");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A Prometheus that scrapes `targets` every second and starts with `openmetrics` in it.
+pub fn prometheus(openmetrics: Option<&str>, targets: &[String]) -> Option<Server> {
+    let program = program("prometheus/usr/bin/prometheus")?;
+    let promtool = program.with_file_name("promtool");
+    Some(Server::start(&program, |port, folder| {
+        let data = folder.join("data");
+        if let Some(text) = openmetrics {
+            let input = folder.join("metrics.txt");
+            std::fs::write(&input, text).unwrap();
+            let status = Command::new(promtool)
+                .args(["tsdb", "create-blocks-from", "openmetrics"])
+                .args([&input, &data])
+                .stdout(Stdio::null())
+                .status();
+            assert!(status.unwrap().success(), "promtool refused the samples");
+        }
+        let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
+        let config = format!(
+            "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: node\n  static_configs:\n  \
+             - targets: [{}]\n",
+            targets.join(", ")
+        );
+        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
+        vec![
+            "--config.file=prometheus.yml".into(),
+            format!("--storage.tsdb.path={}", data.display()),
+            "--storage.tsdb.retention.time=100y".into(),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ]
+    }))
+}
+
+pub fn node_exporter() -> Option<Server> {
+    let program = program("prometheus-node-exporter/usr/bin/prometheus-node-exporter")?;
+    Some(Server::start(&program, |port, _| {
+        vec![
+            "--collector.disable-defaults".into(),
+            "--collector.cpu".into(),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ]
+    }))
+}
+
+pub fn victoria_metrics() -> Option<Server> {
+    let program = program("victoria-metrics/usr/bin/victoria-metrics")?;
+    Some(Server::start(&program, |port, folder| {
+        vec![
+            format!("-httpListenAddr=127.0.0.1:{port}"),
+            format!("-storageDataPath={}", folder.join("data").display()),
+            "-retentionPeriod=120".into(),
+            "-search.latencyOffset=0s".into(),
+        ]
+    }))
+}
+
+/// An S3 service with one bucket.
+pub fn s3(bucket: &str) -> Option<Server> {
+    let program = program("python/bin/moto_server")?;
+    let server = Server::start(&program, |port, _| {
+        vec!["-H".into(), "127.0.0.1".into(), "-p".into(), port.to_string()]
+    });
+    let status = http::request(server.port, "PUT", &format!("/{bucket}"), "").0;
+    assert_eq!(status, 200, "the bucket was not made");
+    Some(server)
+}
+
+/// The Python in which pyarrow is installed.
+pub fn python() -> Option<PathBuf> {
+    program("python/bin/python")
+}
