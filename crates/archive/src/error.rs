@@ -25,8 +25,8 @@ pub enum Error {
     Busy { path: PathBuf },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("{path}: {}", rooted(source))]
-    Store { path: String, source: object_store::Error },
+    #[error("{path}: {}", in_words(cause))]
+    Store { path: String, cause: object_store::Error },
     #[error("{file}{}: {reason}", row.map(|row| format!(", row {row}")).unwrap_or_default())]
     Csv { file: String, row: Option<u64>, reason: String },
     #[error("column map {file}: {reason}")]
@@ -51,7 +51,7 @@ impl Error {
 
     /// Whether what was asked for is not there (any more).
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Store { source: object_store::Error::NotFound { .. }, .. })
+        matches!(self, Self::Store { cause: object_store::Error::NotFound { .. }, .. })
     }
 
     pub(crate) fn damaged(path: &str, reason: impl ToString) -> Self {
@@ -59,12 +59,15 @@ impl Error {
     }
 }
 
-/// The last cause of an error: the crate's own message wraps it in several layers.
-fn rooted(error: &dyn std::error::Error) -> String {
+/// What a store says, without the layers around it: the message of an S3 service if there is one,
+/// else the last cause.
+fn in_words(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
         cause = deeper;
     }
     let text = cause.to_string();
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
+    let message = text.split_once("<Message>").and_then(|(_, rest)| rest.split_once("</Message>"));
+    let words = message.map_or(text.as_str(), |(message, _)| message);
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -177,8 +177,8 @@ impl Store {
         self.runtime.block_on(call).map_err(|source| self.failed(path, source))
     }
 
-    fn failed(&self, path: &str, source: object_store::Error) -> Error {
-        Error::Store { path: self.full_path(path), source }
+    fn failed(&self, path: &str, cause: object_store::Error) -> Error {
+        Error::Store { path: self.full_path(path), cause }
     }
 }
 

@@ -118,7 +118,7 @@ impl Config {
     pub fn read(file: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
         toml::from_str(&text).map_err(|error| {
-            let line = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+            let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
             anyhow::anyhow!("{}, line {line}: {}", file.display(), error.message().replace('\n', " "))
         })
     }

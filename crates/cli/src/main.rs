@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(&format!("error: {error:#}"));
+            output::complain(&format!("error: {}", output::in_words(&error)));
             ExitCode::FAILURE
         }
     }

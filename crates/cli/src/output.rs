@@ -18,6 +18,17 @@ pub fn complain(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
+/// An error and its causes on one line, each said once.
+pub fn in_words(error: &anyhow::Error) -> String {
+    let mut words = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if !words.contains(&cause) {
+            words += &if words.is_empty() { cause } else { format!(": {cause}") };
+        }
+    }
+    words
+}
+
 /// Whether a reader such as `head` went away.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let io_error = error.downcast_ref::<io::Error>();

@@ -1,0 +1,225 @@
+//! What each command prints, and that it is true.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::{export, fixture, import_small, json_of, run, stdout_of, tracewise};
+
+#[test]
+fn rates_come_out_as_they_went_in() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let csv = std::fs::read_to_string(fixture("csv/exathlon-small.csv")).unwrap();
+    let mut lines = csv.lines();
+    let header: Vec<&str> = lines.next().unwrap().split(',').collect();
+    let mut expected = BTreeMap::new();
+    for line in lines {
+        let cells: Vec<f64> = line.split(',').map(|cell| cell.parse().unwrap()).collect();
+        for at in (1..cells.len()).step_by(5) {
+            let [idle, steal, system, user, iowait] = cells[at..at + 5] else { unreachable!() };
+            if idle >= 0.0 {
+                let total = idle + steal + system + user + iowait;
+                let name = header[at].split('_').collect::<Vec<_>>();
+                let cpu: u16 = name[1].trim_start_matches("CPU").parse().unwrap();
+                expected.insert(
+                    (cells[0] as i64, name[0].to_owned(), cpu),
+                    [user, system, iowait].map(|x| x / total),
+                );
+            }
+        }
+    }
+    let exported = export(folder.path().to_str().unwrap(), |command| command);
+    let mut lines = exported.lines();
+    assert_eq!(lines.next(), Some("time,node,cpu,job,user,system,iowait,other"));
+    let mut n_rows = 0;
+    for line in lines {
+        let cells: Vec<&str> = line.split(',').collect();
+        let key = (cells[0].parse().unwrap(), cells[1].to_owned(), cells[2].parse().unwrap());
+        let rates: Vec<f64> = cells[4..].iter().map(|cell| cell.parse().unwrap()).collect();
+        assert_eq!(cells[3], "exathlon-small");
+        assert!((rates.iter().sum::<f64>() - 1.0).abs() < 1e-6);
+        for (found, expected) in rates.iter().zip(&expected[&key]) {
+            assert!((found - expected).abs() < 1e-6, "{line}");
+        }
+        n_rows += 1;
+    }
+    assert_eq!(n_rows, expected.len());
+}
+
+#[test]
+fn a_selection_is_exported_and_nothing_else() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let rows = export(folder.path().to_str().unwrap(), |command| {
+        command.args(["--node", "node2", "--from", "1700000005", "--to", "2023-11-14T22:13:30Z"])
+    });
+    let times: Vec<&str> = rows.lines().skip(1).map(|line| line.split(',').next().unwrap()).collect();
+    assert_eq!((times.first(), times.last()), (Some(&"1700000005"), Some(&"1700000009")));
+    assert_eq!(times.len(), 9, "two threads, five seconds, one value missing");
+    assert!(rows.lines().skip(1).all(|line| line.contains(",node2,")));
+    let other_job = export(folder.path().to_str().unwrap(), |command| command.args(["--job", "none"]));
+    assert_eq!(other_job.lines().count(), 1);
+}
+
+#[test]
+fn compressed_files_are_read_like_plain_ones() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = std::fs::read(fixture("csv/exathlon-small.csv")).unwrap();
+    let compressed = folder.path().join("exathlon-small.csv.zst");
+    std::fs::write(&compressed, zstd::encode_all(&plain[..], 3).unwrap()).unwrap();
+    let (a, b) = (folder.path().join("a"), folder.path().join("b"));
+    import_small(&a);
+    stdout_of(
+        tracewise().args(["archive", "import", "--preset", "exathlon"]).arg(compressed).arg("--into").arg(&b),
+    );
+    let exported = |archive: &std::path::Path| export(archive.to_str().unwrap(), |command| command);
+    assert_eq!(exported(&a), exported(&b));
+}
+
+#[test]
+fn importing_twice_changes_no_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    import_small(folder.path());
+    let once = (
+        export(archive, |command| command),
+        json_of(tracewise().args(["archive", "list", archive, "--json"])),
+    );
+    import_small(folder.path());
+    let twice = (
+        export(archive, |command| command),
+        json_of(tracewise().args(["archive", "list", archive, "--json"])),
+    );
+    assert_eq!(once.0, twice.0);
+    assert_eq!(once.1["readings"], twice.1["readings"]);
+    stdout_of(tracewise().args(["archive", "compact", archive]));
+    assert_eq!(export(archive, |command| command), once.0);
+    stdout_of(tracewise().args(["archive", "verify", archive]));
+}
+
+#[test]
+fn a_column_map_reads_long_files_of_counters() {
+    let folder = tempfile::tempdir().unwrap();
+    let (csv, map, archive) =
+        (folder.path().join("x.csv"), folder.path().join("map.toml"), folder.path().join("a"));
+    std::fs::write(
+        &csv,
+        "when,host,core,who,busy,idle\n\
+         2026-01-01T00:00:00Z,n1,0,7,10.00,90.00\n\
+         2026-01-01T00:00:01Z,n1,0,7,10.25,90.75\n\
+         2026-01-01T00:00:02Z,n1,0,,11.25,90.75\n",
+    )
+    .unwrap();
+    std::fs::write(
+        &map,
+        "layout = 'long'\ntime = 'when'\ntime_format = 'rfc3339'\nnode = 'host'\ncpu = 'core'\njob = 'who'\n\
+         unit = 'seconds'\n[modes]\nbusy = 'user'\nidle = 'idle'\n",
+    )
+    .unwrap();
+    stdout_of(
+        tracewise().args(["archive", "import", "--columns"]).arg(map).arg(csv).arg("--into").arg(&archive),
+    );
+    let rows = export(archive.to_str().unwrap(), |command| command);
+    let expected = "time,node,cpu,job,user,system,iowait,other\n\
+                    1767225601,n1,0,7,0.25,0,0,0.75\n\
+                    1767225602,n1,0,,1,0,0,0\n";
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn list_says_what_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    assert_eq!(list["readings"], 155);
+    assert_eq!(list["nodes"][0]["node"], "node1");
+    assert_eq!(list["nodes"][0]["threads"], 2);
+    assert_eq!(list["nodes"][1]["readings"], 77);
+    assert_eq!(list["nodes"][0]["from"], 1_700_000_000.0);
+    assert_eq!(list["nodes"][0]["to"], 1_700_000_039.0);
+    assert_eq!(list["jobs"][0]["job"], "exathlon-small");
+}
+
+#[test]
+fn people_can_read_what_is_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let printed = |arguments: &[&str]| {
+        let text = stdout_of(tracewise().args(arguments).current_dir(folder.path()));
+        text.replace(folder.path().to_str().unwrap(), "ARCHIVE")
+    };
+    insta::with_settings!({ filters => vec![(r"\d+ B", "[bytes] B"), (r"\d+\.\d+ bytes", "[bytes] bytes")] }, {
+        insta::assert_snapshot!("list", printed(&["archive", "list", "."]));
+        insta::assert_snapshot!("show", printed(&["archive", "show", "."]));
+        insta::assert_snapshot!("verify", printed(&["archive", "verify", "."]));
+    });
+}
+
+#[test]
+fn help_is_complete() {
+    insta::assert_snapshot!("help", stdout_of(tracewise().arg("--help")));
+    for command in ["import", "list", "show", "export", "compact", "verify", "replay"] {
+        let help = stdout_of(tracewise().args(["archive", command, "--help"]));
+        insta::assert_snapshot!(format!("help-archive-{command}"), help);
+    }
+}
+
+#[test]
+fn a_replay_goes_by_time_at_the_speed_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let begun = std::time::Instant::now();
+    let lines = stdout_of(tracewise().args(["archive", "replay", "--speed", "39"]).arg(folder.path()));
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!((0.9..3.0).contains(&seconds), "39 recorded seconds took {seconds} real ones");
+    let moments: Vec<serde_json::Value> =
+        lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(moments.len(), 78);
+    let times: Vec<f64> = moments.iter().map(|moment| moment["time"].as_f64().unwrap()).collect();
+    assert!(times.is_sorted());
+    assert_eq!(moments[0]["threads"][0]["owner"], "job");
+}
+
+#[test]
+fn this_machine_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a");
+    let mut recorder = tracewise()
+        .args(["record", "--interval", "100ms", "--duration", "1200ms", "--node", "here", "--json", "--into"])
+        .arg(&archive)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(recorder.stdout.take().unwrap()).lines();
+    let acknowledged: Vec<serde_json::Value> =
+        lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert!(recorder.wait().unwrap().success());
+    assert!(acknowledged.len() >= 5, "{} readings", acknowledged.len());
+    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+    let threads = list["nodes"][0]["threads"].as_u64().unwrap();
+    assert_eq!(list["readings"].as_u64().unwrap(), threads * acknowledged.len() as u64);
+    assert_eq!(list["nodes"][0]["node"], "here");
+}
+
+#[test]
+fn the_configuration_is_shown_checked_and_exemplified() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tracewise.toml");
+    std::fs::write(&file, stdout_of(tracewise().args(["config", "example"]))).unwrap();
+    let mut check = tracewise();
+    assert!(stdout_of(check.args(["config", "check"]).current_dir(folder.path())).contains("is sound"));
+    let shown = json_of(
+        tracewise()
+            .args(["config", "show", "--json"])
+            .current_dir(folder.path())
+            .env("TRACEWISE_ARCHIVE_ADDRESS", "elsewhere"),
+    );
+    assert_eq!(shown["archive"]["address"], "elsewhere");
+    std::fs::write(&file, "[archive]\naddress = 'x'\nadress = 'y'\n").unwrap();
+    let output = run(tracewise().args(["config", "check"]).current_dir(folder.path()));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(complaint.contains("line 3") && complaint.contains("adress"), "{complaint}");
+    assert_eq!(complaint.lines().count(), 1);
+}

@@ -1,0 +1,127 @@
+//! Killed at random points, many times: nothing acknowledged is missing, nothing is doubled.
+
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::{export, fixture, json_of, stdout_of, tracewise};
+
+/// A random number from a small generator of our own, so that a failure can be repeated.
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a");
+    let mut acknowledged: BTreeSet<String> = BTreeSet::new();
+    let mut random = 0x5eed_u64;
+    let mut n_readings = 0;
+    for round in 0..40 {
+        // Short segments, so that kills hit flushing and publishing as well as appending.
+        let mut writer = tracewise()
+            .args(["record", "--interval", "10ms", "--node", "n1", "--json", "--into"])
+            .arg(&archive)
+            .env("TRACEWISE_RECORD_SEGMENT", "30ms")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut compactor = (round % 3 == 2).then(|| {
+            tracewise()
+                .args(["archive", "compact"])
+                .arg(&archive)
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap()
+        });
+        std::thread::sleep(Duration::from_millis(40 + next(&mut random) % 160));
+        writer.kill().unwrap();
+        if let Some(compactor) = &mut compactor {
+            compactor.kill().unwrap();
+            compactor.wait().unwrap();
+        }
+        for line in BufReader::new(writer.stdout.take().unwrap()).lines() {
+            // The last line may have been cut short by the kill.
+            let Ok(line) = serde_json::from_str::<serde_json::Value>(&line.unwrap()) else { continue };
+            acknowledged.insert(line["time"].as_str().unwrap().to_owned());
+            n_readings = line["threads"].as_array().unwrap().len() as u64;
+        }
+        writer.wait().unwrap();
+    }
+    assert!(acknowledged.len() > 100, "only {} readings were acknowledged", acknowledged.len());
+    // What is in the journal counts, before and after it becomes Parquet.
+    for round in 0..2 {
+        let played = stdout_of(tracewise().args(["archive", "replay"]).arg(&archive));
+        let moments: Vec<serde_json::Value> =
+            played.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let times: BTreeSet<i64> =
+            moments.iter().map(|m| (m["time"].as_f64().unwrap() * 1e3).round() as i64).collect();
+        assert_eq!(times.len(), moments.len(), "a moment is there twice");
+        for time in &acknowledged {
+            let millis = (time.parse::<f64>().unwrap() * 1e3).round() as i64;
+            assert!(times.contains(&millis), "{time} was acknowledged and is gone");
+        }
+        let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+        assert_eq!(list["readings"], times.len() as u64 * n_readings);
+        if round == 0 {
+            stdout_of(
+                tracewise()
+                    .args(["record", "--duration", "10ms", "--interval", "1h", "--into"])
+                    .arg(&archive),
+            );
+            stdout_of(tracewise().args(["archive", "compact"]).arg(&archive));
+            let verified = json_of(tracewise().args(["archive", "verify", "--json"]).arg(&archive));
+            assert_eq!(verified["journal_segments"], 0);
+            assert_eq!(verified["leftovers"].as_array().unwrap().len(), 0);
+        }
+    }
+}
+
+#[test]
+fn an_import_killed_at_random_points_is_there_as_a_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().join("a");
+    let small = std::fs::read_to_string(fixture("csv/exathlon-small.csv")).unwrap();
+    let mut rows = small.lines();
+    let mut long = rows.next().unwrap().to_owned() + "\n";
+    let row = rows.next().unwrap().split_once(',').unwrap().1.to_owned();
+    (0..20_000).for_each(|second| long += &format!("{},{row}\n", 1_700_000_000 + second * 60));
+    let csv = folder.path().join("long.csv");
+    std::fs::write(&csv, long).unwrap();
+    let mut random = 0xfeed_u64;
+    let (mut n_whole, mut n_none) = (0, 0);
+    for round in 0..25 {
+        let target = archive.join(round.to_string());
+        let mut import = tracewise()
+            .args(["archive", "import", "--preset", "exathlon"])
+            .arg(&csv)
+            .arg("--into")
+            .arg(&target)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(next(&mut random) % 700));
+        import.kill().unwrap();
+        import.wait().unwrap();
+        if !target.join("archive.json").exists() {
+            n_none += 1;
+            continue;
+        }
+        let n_rows = export(target.to_str().unwrap(), |command| command).lines().count() - 1;
+        match n_rows {
+            0 => n_none += 1,
+            80_000 => n_whole += 1,
+            other => panic!("{other} rows of 80,000 are visible"),
+        }
+        stdout_of(tracewise().args(["archive", "verify"]).arg(&target));
+    }
+    assert_eq!(n_whole + n_none, 25);
+}

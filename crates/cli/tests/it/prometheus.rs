@@ -1,0 +1,181 @@
+//! A real Prometheus, a real VictoriaMetrics and a real node_exporter.
+
+use std::fmt::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use testbed::http;
+
+use crate::{export, json_of, run, stdout_of, tracewise};
+
+/// Now, at a whole second, with room behind for the samples.
+fn start() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 - 3_600
+}
+
+/// A counter of seconds: two threads of two nodes for ten minutes, one scrape of node a missed,
+/// job 42 on cpu 1 of node a during the second half (if `metric` is the agent's).
+fn samples(metric: &str, start: i64, mut line: impl FnMut(&str, f64, i64)) {
+    for node in ["a", "b"] {
+        for cpu in 0..2 {
+            for second in (0..600).filter(|second| node != "a" || *second != 100) {
+                let user = 0.01 * (second * (cpu + 2)) as f64;
+                for (mode, value) in [("user", user), ("idle", second as f64 - user), ("iowait", 0.0)] {
+                    let is_owned =
+                        metric.starts_with("tracewise") && node == "a" && cpu == 1 && second >= 300;
+                    let job = if is_owned { ",jobid=\"42\"" } else { "" };
+                    let labels =
+                        format!("{metric}{{instance=\"{node}:9100\",cpu=\"{cpu}\",mode=\"{mode}\"{job}}}");
+                    line(&labels, 5_000.0 + value, start + second);
+                }
+            }
+        }
+    }
+}
+
+fn openmetrics(metric: &str, start: i64) -> String {
+    let mut text = format!("# TYPE {} counter\n", metric.trim_end_matches("_total"));
+    samples(metric, start, |labels, value, time| writeln!(text, "{labels} {value:.2} {time}").unwrap());
+    text + "# EOF\n"
+}
+
+fn import(url: &str, start: i64, archive: &std::path::Path) -> serde_json::Value {
+    let (from, to) = (start.to_string(), (start + 600).to_string());
+    json_of(
+        tracewise()
+            .args([
+                "archive",
+                "import",
+                "--prometheus",
+                url,
+                "--from",
+                &from,
+                "--to",
+                &to,
+                "--json",
+                "--into",
+            ])
+            .arg(archive),
+    )
+}
+
+fn check_rates(archive: &std::path::Path, start: i64, owned: bool) {
+    let rows = export(archive.to_str().unwrap(), |command| command);
+    let mut n_rows = 0;
+    for line in rows.lines().skip(1) {
+        let cells: Vec<&str> = line.split(',').collect();
+        let second = cells[0].parse::<i64>().unwrap() - start;
+        let cpu: f64 = cells[2].parse().unwrap();
+        let rates: Vec<f64> = cells[4..].iter().map(|cell| cell.parse().unwrap()).collect();
+        assert!((rates[0] - 0.01 * (cpu + 2.0)).abs() < 1e-6, "{line}");
+        assert!((rates.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{line}");
+        let is_owned = owned && cells[1] == "a" && cells[2] == "1" && second >= 300;
+        assert_eq!(cells[3], if is_owned { "42" } else { "" }, "{line}");
+        assert!(!(cells[1] == "a" && second == 100), "a scrape that was missed was invented: {line}");
+        n_rows += 1;
+    }
+    assert_eq!(n_rows, 2 * 598 + 2 * 599);
+}
+
+#[test]
+fn raw_samples_come_out_of_prometheus_as_they_were_scraped() {
+    let start = start();
+    let Some(server) = testbed::prometheus(Some(&openmetrics("node_cpu_seconds_total", start)), &[]) else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let report = import(&server.url(), start, folder.path());
+    assert_eq!(report[0]["readings"], 2 * 599 + 2 * 600);
+    assert_eq!(report[0]["missing"], 0);
+    check_rates(folder.path(), start, false);
+    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    assert_eq!(list["nodes"][0]["period_seconds"], 1.0);
+}
+
+#[test]
+fn the_agents_counters_bring_the_owner_with_them() {
+    let start = start();
+    let metrics = openmetrics("tracewise_cpu_seconds_total", start);
+    let Some(server) = testbed::prometheus(Some(&metrics), &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    import(&server.url(), start, folder.path());
+    check_rates(folder.path(), start, true);
+    let of_job = export(folder.path().to_str().unwrap(), |command| command.args(["--job", "42"]));
+    assert_eq!(of_job.lines().count() - 1, 300);
+}
+
+#[test]
+fn victoria_metrics_answers_like_prometheus() {
+    let Some(server) = testbed::victoria_metrics() else { return };
+    let start = start();
+    let mut text = String::new();
+    samples("node_cpu_seconds_total", start, |labels, value, time| {
+        writeln!(text, "{labels} {value:.2} {}", time * 1_000).unwrap();
+    });
+    let (status, _) = http::request(server.port, "POST", "/api/v1/import/prometheus", &text);
+    assert_eq!(status, 204);
+    http::request(server.port, "GET", "/internal/force_flush", "");
+    let folder = tempfile::tempdir().unwrap();
+    let report = import(&server.url(), start, folder.path());
+    assert_eq!(report[0]["readings"], 2 * 599 + 2 * 600);
+    check_rates(folder.path(), start, false);
+}
+
+#[test]
+fn a_node_exporter_scraped_by_prometheus_is_imported() {
+    let Some(exporter) = testbed::node_exporter() else { return };
+    let target = format!("127.0.0.1:{}", exporter.port);
+    let Some(server) = testbed::prometheus(None, std::slice::from_ref(&target)) else { return };
+    let count = "/api/v1/query?query=count_over_time(node_cpu_seconds_total%7Bcpu=%220%22,mode=%22idle%22%7D%5B1m%5D)";
+    testbed::eventually("a handful of scrapes", || {
+        let (_, body) = http::request(server.port, "GET", count, "");
+        let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let n_scrapes: u32 = answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()?;
+        (n_scrapes >= 6).then_some(())
+    });
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
+    let folder = tempfile::tempdir().unwrap();
+    let (from, to) = ((now.as_secs() - 120).to_string(), now.as_secs().to_string());
+    stdout_of(
+        tracewise()
+            .args([
+                "archive",
+                "import",
+                "--prometheus",
+                &server.url(),
+                "--from",
+                &from,
+                "--to",
+                &to,
+                "--into",
+            ])
+            .arg(folder.path()),
+    );
+    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    assert_eq!(list["nodes"][0]["node"], "127.0.0.1");
+    assert_eq!(list["nodes"][0]["period_seconds"], 1.0);
+    let threads = list["nodes"][0]["threads"].as_u64().unwrap() as usize;
+    let rows = export(folder.path().to_str().unwrap(), |command| command);
+    assert!(rows.lines().count() > 4 * threads, "{rows}");
+}
+
+#[test]
+fn a_stretch_without_samples_is_said_to_be_empty() {
+    let Some(server) = testbed::prometheus(None, &[]) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let output = run(tracewise()
+        .args([
+            "archive",
+            "import",
+            "--prometheus",
+            &server.url(),
+            "--from",
+            "1700000000",
+            "--to",
+            "1700000600",
+        ])
+        .arg("--into")
+        .arg(folder.path()));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success());
+    assert!(said.contains("neither tracewise_cpu_seconds_total nor node_cpu_seconds_total"), "{said}");
+}
