@@ -11,12 +11,15 @@ use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_col
 use parquet::column::writer::ColumnWriterImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
-use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
+use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
+use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
+
+use crate::words::{self, Words};
 
 /// Past this there is little left to gain, and writing gets slow (see `docs/results/archive.md`).
 const ZSTD_LEVEL: i32 = 3;
@@ -45,7 +48,7 @@ pub enum Values {
     Times(Vec<i64>),
     Numbers(Vec<i32>),
     Counts { values: Vec<i64>, present: Vec<bool> },
-    Words { values: Vec<ByteArray>, present: Vec<bool> },
+    Words(Words),
 }
 
 pub fn schema(columns: &[Column]) -> Result<TypePtr> {
@@ -105,9 +108,7 @@ pub fn write_row_group<W: Write + Send>(
             Values::Counts { values, present } => {
                 write_optional(writer.typed::<Int64Type>(), values, present)?
             }
-            Values::Words { values, present } => {
-                write_optional(writer.typed::<ByteArrayType>(), values, present)?;
-            }
+            Values::Words(words) => write_words(writer.typed::<ByteArrayType>(), words)?,
         }
         writer.close()?;
     }
@@ -129,6 +130,15 @@ fn write_optional<T: DataType>(
         present => present.iter().map(|present| i16::from(*present)).collect(),
     };
     writer.write_batch(values, Some(&levels), None).map(drop)
+}
+
+fn write_words(writer: &mut ColumnWriterImpl<'_, ByteArrayType>, words: &Words) -> Result<()> {
+    let known: Vec<ByteArray> = words.known.iter().map(|word| ByteArray::from(word.as_str())).collect();
+    for (n_rows, word) in &words.runs {
+        let values = word.map_or_else(Vec::new, |word| vec![known[word as usize].clone(); *n_rows]);
+        writer.write_batch(&values, Some(&vec![i16::from(word.is_some()); *n_rows]), None)?;
+    }
+    Ok(())
 }
 
 /// The bytes of one row group, which know where in their file they lie.
@@ -189,29 +199,40 @@ pub fn read_column(
 ) -> Result<Values> {
     let n_rows = group.num_rows() as usize;
     let chunk = group.column(index);
-    let nothing =
-        chunk.statistics().and_then(|statistics| statistics.null_count_opt()) == Some(n_rows as u64);
-    if nothing && matches!(kind, Kind::Count | Kind::Word) {
-        let present = vec![false; n_rows];
-        return Ok(match kind {
-            Kind::Count => Values::Counts { values: Vec::new(), present },
-            _ => Values::Words { values: Vec::new(), present },
-        });
+    let n_absent = chunk.statistics().and_then(|statistics| statistics.null_count_opt());
+    if n_absent == Some(n_rows as u64) {
+        match kind {
+            Kind::Count => return Ok(Values::Counts { values: Vec::new(), present: vec![false; n_rows] }),
+            Kind::Word => return Ok(Values::Words(Words::absent(n_rows))),
+            Kind::Time | Kind::Number => {}
+        }
     }
-    let pages = SerializedPageReader::new(region.clone(), chunk, n_rows, None)?;
+    if let (Kind::Count, Some(0), Some(value)) = (kind, n_absent, constant(chunk)) {
+        return Ok(Values::Counts { values: vec![value; n_rows], present: Vec::new() });
+    }
+    let mut pages = SerializedPageReader::new(region.clone(), chunk, n_rows, None)?;
+    if kind == Kind::Word {
+        return words::read_words(&mut pages, n_rows).map(Values::Words);
+    }
     let reader = get_column_reader(metadata.file_metadata().schema_descr().column(index), Box::new(pages));
     Ok(match kind {
         Kind::Time => Values::Times(read_required::<Int64Type>(get_typed_column_reader(reader), n_rows)?),
         Kind::Number => Values::Numbers(read_required::<Int32Type>(get_typed_column_reader(reader), n_rows)?),
-        Kind::Count => {
+        _ => {
             let (values, present) = read_optional::<Int64Type>(get_typed_column_reader(reader), n_rows)?;
             Values::Counts { values, present }
         }
-        Kind::Word => {
-            let (values, present) = read_optional::<ByteArrayType>(get_typed_column_reader(reader), n_rows)?;
-            Values::Words { values, present }
-        }
     })
+}
+
+/// The value of a chunk that has only one: on most machines, several modes never count.
+fn constant(chunk: &ColumnChunkMetaData) -> Option<i64> {
+    match chunk.statistics()? {
+        Statistics::Int64(statistics) => {
+            statistics.min_opt().copied().filter(|least| statistics.max_opt() == Some(least))
+        }
+        _ => None,
+    }
 }
 
 fn read_required<T: DataType>(mut reader: ColumnReaderImpl<T>, n_rows: usize) -> Result<Vec<T::T>> {

@@ -21,6 +21,7 @@ mod spool;
 mod stage;
 mod store;
 mod verify;
+mod words;
 mod writer;
 
 pub mod source;

@@ -240,7 +240,8 @@ impl Hours<'_> {
                 rows.append(&self.journal[*index].clone().between(hour, hour + Millis::HOUR));
             }
         }
-        Ok(rows.sorted().between(self.from, self.to))
+        let rows = if groups.len() < parts.len() { rows.sorted() } else { rows };
+        Ok(rows.between(self.from, self.to))
     }
 
     /// When the hours that are still to come begin.
@@ -296,13 +297,12 @@ impl Threads {
     fn derive(&mut self, rows: &ThreadRows, start: Timestamp, n_steps: usize) {
         let ranges: BTreeMap<Cpu, std::ops::Range<usize>> = rows.by_thread().collect();
         for cpu in ranges.keys() {
-            let (deriver, trace) =
+            let (_, trace) =
                 self.threads.entry(*cpu).or_insert_with(|| (Deriver::new(&self.derivation), None));
-            if trace.is_none() {
+            trace.get_or_insert_with(|| {
                 let thread = ThreadId { node: self.node.clone(), cpu: *cpu };
-                *trace = Some(Trace::new(thread, start, self.derivation.period, n_steps));
-                deriver.begin_trace();
-            }
+                Trace::new(thread, start, self.derivation.period, n_steps)
+            });
         }
         let mut work: Vec<_> = self
             .threads
@@ -310,9 +310,14 @@ impl Threads {
             .filter_map(|(cpu, (deriver, trace))| Some((ranges.get(cpu)?, deriver, trace.as_mut()?)))
             .collect();
         work.par_iter_mut().for_each(|(range, deriver, trace)| {
+            let mut owner = None;
             for row in (*range).clone() {
-                let time = Timestamp(rows.times[row]);
-                deriver.push(trace, time, &rows.row_ticks(row), rows.owner(row), rows.scale(row));
+                let (time, number) = (Timestamp(rows.times[row]), rows.owner_of_row[row]);
+                let owner = match owner {
+                    Some((last, owner)) if last == number => owner,
+                    _ => owner.insert((number, trace.owner_number(rows.owner(row)))).1,
+                };
+                deriver.push(trace, time, &rows.row_ticks(row), owner, rows.scale(row));
             }
         });
     }

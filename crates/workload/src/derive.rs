@@ -6,9 +6,9 @@
 
 use crate::mode::{Mode, Ticks};
 use crate::rates::Rates;
-use crate::reading::{Measure, Owner, Source};
+use crate::reading::{Measure, Source};
 use crate::time::{Millis, Timestamp};
-use crate::trace::{Coverage, Trace};
+use crate::trace::{Coverage, OwnerNumber, Trace};
 
 /// Idle and iowait are estimates that the kernel may correct downwards; more than this many
 /// seconds is no correction but a counter that started again.
@@ -46,6 +46,8 @@ impl From<&Source> for Scale {
 #[derive(Debug, Clone, Copy)]
 struct Baseline {
     time: Timestamp,
+    /// The step it falls into, counted from the epoch.
+    step: i64,
     ticks: Ticks,
     scale: Scale,
 }
@@ -54,33 +56,40 @@ struct Baseline {
 /// over what it has seen, so that a long trace can be derived piece by piece.
 #[derive(Debug, Clone)]
 pub struct Deriver {
-    max_missed: i64,
+    period: Millis,
+    max_missed: u32,
     /// The last reading of an earlier step.
     before: Option<Baseline>,
     /// The last reading.
     latest: Option<Baseline>,
-    owner: Option<(Owner, u32)>,
 }
 
 impl Deriver {
     pub fn new(derivation: &Derivation) -> Self {
-        Self { max_missed: i64::from(derivation.max_missed), before: None, latest: None, owner: None }
+        let Derivation { period, max_missed } = *derivation;
+        Self { period, max_missed, before: None, latest: None }
     }
 
-    /// A new trace has begun: it numbers owners anew.
-    pub fn begin_trace(&mut self) {
-        self.owner = None;
-    }
-
-    /// Takes the next reading. One that is not later than the last is ignored.
-    pub fn push(&mut self, trace: &mut Trace, time: Timestamp, ticks: &Ticks, owner: &Owner, scale: Scale) {
-        let mut reading = Baseline { time, ticks: *ticks, scale };
-        let step = trace.step_of(time);
+    /// Takes the next reading, with the owner's number in the trace. A reading that is not later
+    /// than the last is ignored.
+    pub fn push(
+        &mut self,
+        trace: &mut Trace,
+        time: Timestamp,
+        ticks: &Ticks,
+        owner: OwnerNumber,
+        scale: Scale,
+    ) {
+        if let Some((step, rates)) = self.next_second(time, ticks, scale) {
+            return trace.set(step, rates, Coverage::Read, owner);
+        }
+        let step = time.0.div_euclid(self.period.0);
+        let mut reading = Baseline { time, step, ticks: *ticks, scale };
         if let Some(latest) = self.latest {
             if time <= latest.time {
                 return;
             }
-            if trace.step_of(latest.time) == step && latest.scale == scale {
+            if latest.step == step && latest.scale == scale {
                 if scale.measure == Measure::Interval {
                     reading.ticks = sum(&latest.ticks, ticks);
                 }
@@ -92,65 +101,73 @@ impl Deriver {
             Measure::Counter => match self.before.map(|before| (before, spent_since(&before, &reading))) {
                 None | Some((_, Spent::Reset)) => None,
                 Some((_, Spent::Nothing)) => return,
-                Some((before, Spent::Ticks(spent))) => self.counted(trace, &before, &reading, &spent),
+                Some((before, Spent::Ticks(spent))) => self.counted(&before, &reading, &spent),
             },
-            Measure::Interval => self.reported(trace, &reading),
+            Measure::Interval => self.reported(&reading),
         };
         self.latest = Some(reading);
         let Some((rates, n_steps)) = told else { return };
-        let owner = self.owner_number(trace, owner);
         for bridged in step - n_steps + 1..step {
             trace.set(bridged, rates, Coverage::Bridged, owner);
         }
         trace.set(step, rates, Coverage::Read, owner);
     }
 
-    /// Rates and number of steps for a counter: as many steps as the ticks account for, so
-    /// that a clock that jumped ahead does not stretch a second into an hour.
-    fn counted(
-        &self,
-        trace: &Trace,
-        before: &Baseline,
-        reading: &Baseline,
-        spent: &Ticks,
-    ) -> Option<(Rates, i64)> {
-        let rates = Rates::from_ticks(spent)?;
-        let scale = reading.scale;
-        let accounted_ms = spent.total() as f64 * 1e3 / f64::from(scale.ticks_per_second);
-        if accounted_ms >= (self.max_missed + 1) as f64 * scale.period.0 as f64 + 0.5 * scale.period.0 as f64
-        {
+    /// The case that nearly every reading is, without a division: a counter that has grown by
+    /// about a step's worth of ticks, and falls into the step after the last.
+    #[inline]
+    fn next_second(&mut self, time: Timestamp, ticks: &Ticks, scale: Scale) -> Option<(i64, Rates)> {
+        let latest = self.latest.as_mut()?;
+        let (begin, period) = ((latest.step + 1) * self.period.0, self.period.0);
+        let follows = time.0 >= begin && time.0 < begin + period;
+        if !follows || scale.measure != Measure::Counter || scale != latest.scale {
             return None;
         }
-        let accounted_steps = (accounted_ms / trace.period().0 as f64).round() as i64;
-        let elapsed_steps = trace.step_of(reading.time) - trace.step_of(before.time);
-        Some((rates, accounted_steps.clamp(1, elapsed_steps.max(1))))
+        let spent: [i64; Mode::COUNT] =
+            std::array::from_fn(|mode| ticks.0[mode].wrapping_sub(latest.ticks.0[mode]) as i64);
+        // A counter that fell leaves its highest bit set; one beyond all reason leaves others.
+        let strange = spent.iter().fold(0, |bits, ticks| bits | *ticks as u64) >> 48 != 0;
+        let total: i64 = spent.iter().fold(0, |sum, ticks| sum.wrapping_add(*ticks));
+        let is_a_step =
+            total > 0 && total.wrapping_mul(2_000) < 3 * i64::from(scale.ticks_per_second) * period;
+        if strange || !is_a_step {
+            return None;
+        }
+        let in_mode = |mode: Mode| spent[mode as usize];
+        let user = (in_mode(Mode::User) + in_mode(Mode::Nice)) as f64;
+        let (system, iowait) = (in_mode(Mode::System) as f64, in_mode(Mode::Iowait) as f64);
+        self.before = Some(*latest);
+        (latest.time, latest.step, latest.ticks) = (time, latest.step + 1, *ticks);
+        Some((latest.step, Rates::from_parts(user, system, iowait, total as f64)))
+    }
+
+    /// How much time a reading may speak for.
+    fn longest(&self, scale: Scale) -> f64 {
+        (f64::from(self.max_missed) + 1.5) * scale.period.max(self.period).0 as f64
+    }
+
+    /// Rates and number of steps for a counter: as many steps as the ticks account for, so
+    /// that a clock that jumped ahead does not stretch a second into an hour.
+    fn counted(&self, before: &Baseline, reading: &Baseline, spent: &Ticks) -> Option<(Rates, i64)> {
+        let rates = Rates::from_ticks(spent)?;
+        let accounted_ms = spent.total() as f64 * 1e3 / f64::from(reading.scale.ticks_per_second);
+        if accounted_ms >= self.longest(reading.scale) {
+            return None;
+        }
+        let accounted_steps = (accounted_ms / self.period.0 as f64).round() as i64;
+        Some((rates, accounted_steps.clamp(1, (reading.step - before.step).max(1))))
     }
 
     /// Rates and number of steps for an interval: the time since the reading before it, or its
     /// own period if that is too long ago.
-    fn reported(&self, trace: &Trace, reading: &Baseline) -> Option<(Rates, i64)> {
+    fn reported(&self, reading: &Baseline) -> Option<(Rates, i64)> {
         let rates = Rates::from_ticks(&reading.ticks)?;
-        let period = reading.scale.period.0;
-        let since = self.before.map(|before| (reading.time - before.time).0);
-        let covered_ms =
-            since.filter(|ms| *ms < (self.max_missed + 1) * period + period / 2).unwrap_or(period);
-        let elapsed_steps = match self.before {
-            Some(before) => trace.step_of(reading.time) - trace.step_of(before.time),
-            None => i64::MAX,
-        };
-        let n_steps = (covered_ms as f64 / trace.period().0 as f64).round() as i64;
+        let since = self.before.map(|before| (reading.time - before.time).0 as f64);
+        let covered_ms = since.filter(|ms| *ms < self.longest(reading.scale));
+        let covered_ms = covered_ms.unwrap_or(reading.scale.period.0 as f64);
+        let elapsed_steps = self.before.map_or(i64::MAX, |before| reading.step - before.step);
+        let n_steps = (covered_ms / self.period.0 as f64).round() as i64;
         Some((rates, n_steps.clamp(1, elapsed_steps.max(1))))
-    }
-
-    fn owner_number(&mut self, trace: &mut Trace, owner: &Owner) -> u32 {
-        match &self.owner {
-            Some((known, number)) if known == owner => *number,
-            _ => {
-                let number = trace.owner_number(owner);
-                self.owner = Some((owner.clone(), number));
-                number
-            }
-        }
     }
 }
 
@@ -194,6 +211,7 @@ fn spent_since(before: &Baseline, now: &Baseline) -> Spent {
 mod tests {
     use super::*;
     use crate::id::{Cpu, JobId, NodeName, ThreadId};
+    use crate::reading::Owner;
     use proptest::prelude::*;
 
     const KERNEL: Scale = Scale { measure: Measure::Counter, ticks_per_second: 100, period: Millis::SECOND };
@@ -209,8 +227,9 @@ mod tests {
         let thread = ThreadId { node: NodeName::new("n1").unwrap(), cpu: Cpu(0) };
         let mut trace = Trace::new(thread, Timestamp(0), Millis::SECOND, n_steps);
         let mut deriver = Deriver::new(&Derivation::default());
+        let nobody = trace.owner_number(&Owner::Nobody);
         for (ms, ticks) in readings {
-            deriver.push(&mut trace, Timestamp(*ms), ticks, &Owner::Nobody, scale);
+            deriver.push(&mut trace, Timestamp(*ms), ticks, nobody, scale);
         }
         trace
     }
@@ -313,13 +332,22 @@ mod tests {
     }
 
     #[test]
+    fn a_fast_source_is_summed_up_in_each_step() {
+        let fast = Scale { period: Millis(100), ..KERNEL };
+        let readings: Vec<(i64, Ticks)> =
+            (0..30).map(|i| (i * 100, ticks(i as u64 * 3, i as u64 * 7))).collect();
+        assert_eq!(user(&derive(fast, 3, &readings)), [None, Some(30), Some(30)]);
+    }
+
+    #[test]
     fn another_resolution_is_another_counter() {
         let thread = ThreadId { node: NodeName::new("n1").unwrap(), cpu: Cpu(0) };
         let mut trace = Trace::new(thread, Timestamp(0), Millis::SECOND, 2);
         let mut deriver = Deriver::new(&Derivation::default());
         let fine = Scale { ticks_per_second: 1_000, ..KERNEL };
-        deriver.push(&mut trace, Timestamp(0), &ticks(0, 100), &Owner::Nobody, KERNEL);
-        deriver.push(&mut trace, Timestamp(1_000), &ticks(0, 2_000), &Owner::Nobody, fine);
+        let nobody = trace.owner_number(&Owner::Nobody);
+        deriver.push(&mut trace, Timestamp(0), &ticks(0, 100), nobody, KERNEL);
+        deriver.push(&mut trace, Timestamp(1_000), &ticks(0, 2_000), nobody, fine);
         assert_eq!(trace.coverage_counts(), [0, 0, 2]);
     }
 
@@ -331,6 +359,7 @@ mod tests {
         let job = Owner::Job(JobId::new("17").unwrap());
         for (second, owner) in [&Owner::Nobody, &job, &Owner::Nobody].into_iter().enumerate() {
             let now = ticks(0, 100 * second as u64);
+            let owner = trace.owner_number(owner);
             deriver.push(&mut trace, Timestamp(second as i64 * 1_000), &now, owner, KERNEL);
         }
         assert_eq!((trace.owner(1), trace.owner(2)), (&job, &Owner::Nobody));

@@ -20,4 +20,4 @@ pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};
 pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, ThreadReading};
 pub use time::{Millis, Timestamp};
-pub use trace::{Coverage, Trace, Window};
+pub use trace::{Coverage, OwnerNumber, Trace, Window};

@@ -30,15 +30,17 @@ impl Rates {
     /// The rates of a stretch in which these ticks were spent; none if there were no ticks.
     pub fn from_ticks(spent: &Ticks) -> Option<Self> {
         let total = spent.total();
-        if total == 0 {
-            return None;
-        }
-        let total = total as f64;
-        let user = (spent[Mode::User] as f64 + spent[Mode::Nice] as f64) / total;
-        let system = spent[Mode::System] as f64 / total;
-        let iowait = spent[Mode::Iowait] as f64 / total;
+        let user = spent[Mode::User] as f64 + spent[Mode::Nice] as f64;
+        let (system, iowait) = (spent[Mode::System] as f64, spent[Mode::Iowait] as f64);
+        (total > 0).then(|| Self::from_parts(user, system, iowait, total as f64))
+    }
+
+    /// The rates of a stretch of `total` ticks, of which these were spent in three of the channels.
+    #[inline]
+    pub(crate) fn from_parts(user: f64, system: f64, iowait: f64, total: f64) -> Self {
+        let (user, system, iowait) = (user / total, system / total, iowait / total);
         let other = (1.0 - user - system - iowait).max(0.0);
-        Some(Self([user as f32, system as f32, iowait as f32, other as f32]))
+        Self([user as f32, system as f32, iowait as f32, other as f32])
     }
 
     pub const fn user(self) -> f32 {

@@ -16,12 +16,18 @@ pub enum Coverage {
     Missing,
 }
 
+/// An owner's number in one trace: see [`Trace::owner_number`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OwnerNumber(u32);
+
 /// The rates of one thread at regular steps, from `start` on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Trace {
     thread: ThreadId,
     start: Timestamp,
     period: Millis,
+    /// The first step, counted from the epoch.
+    first_step: i64,
     rates: Vec<Rates>,
     coverage: Vec<Coverage>,
     owners: Vec<Owner>,
@@ -35,6 +41,7 @@ impl Trace {
             thread,
             start: start.floor(period),
             period,
+            first_step: start.0.div_euclid(period.0),
             rates: vec![Rates::IDLE; n_steps],
             coverage: vec![Coverage::Missing; n_steps],
             owners: vec![Owner::Unknown],
@@ -106,26 +113,24 @@ impl Trace {
         firsts.filter_map(move |first| self.window(first, len))
     }
 
-    /// The number by which [`set`](Self::set) knows this owner.
-    pub(crate) fn owner_number(&mut self, owner: &Owner) -> u32 {
+    /// The number of an owner in this trace.
+    pub fn owner_number(&mut self, owner: &Owner) -> OwnerNumber {
         let known = self.owners.iter().rposition(|one| one == owner);
-        known.unwrap_or_else(|| {
+        let number = known.unwrap_or_else(|| {
             self.owners.push(owner.clone());
             self.owners.len() - 1
-        }) as u32
+        });
+        OwnerNumber(number as u32)
     }
 
-    /// Which step a moment falls into; it may lie before or beyond the trace.
-    pub(crate) fn step_of(&self, time: Timestamp) -> i64 {
-        (time - self.start).0.div_euclid(self.period.0)
-    }
-
-    pub(crate) fn set(&mut self, step: i64, rates: Rates, coverage: Coverage, owner: u32) {
-        let Ok(index) = usize::try_from(step) else { return };
+    /// Sets what is known of a step, counted from the epoch; one outside the trace is passed over.
+    #[inline]
+    pub(crate) fn set(&mut self, step: i64, rates: Rates, coverage: Coverage, owner: OwnerNumber) {
+        let Ok(index) = usize::try_from(step - self.first_step) else { return };
         if index < self.rates.len() {
             self.rates[index] = rates;
             self.coverage[index] = coverage;
-            self.owner_of_step[index] = owner;
+            self.owner_of_step[index] = owner.0;
         }
     }
 }
@@ -169,7 +174,7 @@ mod tests {
         let thread = ThreadId { node: NodeName::new("n1").unwrap(), cpu: Cpu(0) };
         let mut trace = Trace::new(thread, Timestamp(0), Millis::SECOND, coverage.len());
         for (step, kind) in coverage.iter().enumerate() {
-            trace.set(step as i64, Rates::IDLE, *kind, 0);
+            trace.set(step as i64, Rates::IDLE, *kind, OwnerNumber(0));
         }
         trace
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use rayon::prelude::*;
@@ -16,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::layout::{FORMAT, StoredFile};
 use crate::rows::{JobRows, ThreadRows, number_of};
 use crate::store::Store;
+use crate::words::Words;
 
 /// Enough for the footer of a day file, so that most files take one read to open.
 const FOOTER_GUESS: u64 = 64 * 1024;
@@ -89,8 +89,8 @@ impl OpenFile {
             match (index, values) {
                 (0, Values::Times(times)) => rows.times = times,
                 (1, Values::Numbers(cpus)) => rows.cpus = cpus.into_iter().map(|cpu| cpu as u16).collect(),
-                (2, Values::Words { values, present }) => states = Some((values, present)),
-                (3, Values::Words { values, present }) => jobs = Some((values, present)),
+                (2, Values::Words(words)) => states = Some(words),
+                (3, Values::Words(words)) => jobs = Some(words),
                 (index, Values::Counts { values, present }) if present.is_empty() => {
                     rows.ticks[index - N_KEY_COLUMNS] = values;
                 }
@@ -100,11 +100,11 @@ impl OpenFile {
         for column in rows.ticks.iter_mut().filter(|column| column.is_empty()) {
             *column = vec![0; n_rows];
         }
-        let (Some((states, _)), Some((jobs, has_job))) = (states, jobs) else {
+        let (Some(states), Some(jobs)) = (states, jobs) else {
             return Err(damaged("a column is missing"));
         };
         (rows.owners, rows.owner_of_row) =
-            owners(&states, &jobs, &has_job).ok_or_else(|| damaged("an owner cannot be understood"))?;
+            owners(&states, &jobs).ok_or_else(|| damaged("an owner cannot be understood"))?;
         Ok(rows)
     }
 
@@ -114,9 +114,7 @@ impl OpenFile {
         let wanted: Vec<usize> = (0..CGROUP_COLUMNS.len()).collect();
         let (columns, n_rows) = self.read_columns(store, group, &wanted)?;
         let mut columns = columns.into_iter();
-        let (Some(Values::Times(times)), Some(Values::Words { values: jobs, .. })) =
-            (columns.next(), columns.next())
-        else {
+        let (Some(Values::Times(times)), Some(Values::Words(jobs))) = (columns.next(), columns.next()) else {
             return Err(damaged("a column is missing"));
         };
         let mut counts = columns.map(|values| match values {
@@ -133,13 +131,13 @@ impl OpenFile {
         });
         let mut column = || counts.next().unwrap_or_else(|| vec![None; n_rows]);
         let columns: [Vec<Option<u64>>; 9] = std::array::from_fn(|_| column());
-        if times.len() != n_rows || jobs.len() != n_rows {
-            return Err(damaged("columns differ in length"));
-        }
+        let known: Result<Vec<JobId>, _> = jobs.known.iter().map(JobId::new).collect();
+        let known = known.map_err(|_| damaged("a job cannot be understood"))?;
+        let mut jobs = jobs.runs.iter().flat_map(|(n_rows, word)| std::iter::repeat_n(*word, *n_rows));
         let mut rows = Vec::with_capacity(n_rows);
-        for (row, (time, job)) in times.into_iter().zip(jobs).enumerate() {
-            let job = job.as_utf8().ok().and_then(|job| JobId::new(job).ok());
-            let job = job.ok_or_else(|| damaged("a job cannot be understood"))?;
+        for (row, time) in times.into_iter().enumerate() {
+            let job = jobs.next().flatten().and_then(|word| known.get(word as usize));
+            let job = job.ok_or_else(|| damaged("a job is missing"))?.clone();
             let at = |index: usize| columns[index].get(row).copied().flatten();
             let pressure = |index: usize| Pressure { some_usec: at(index), full_usec: at(index + 1) };
             let reading = JobReading {
@@ -210,27 +208,33 @@ fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile)
     if agree { Ok(()) } else { Err("its footer contradicts itself".into()) }
 }
 
-/// Owners from the two columns that hold them; they come in long runs.
-fn owners(states: &[ByteArray], jobs: &[ByteArray], has_job: &[bool]) -> Option<(Vec<Owner>, Vec<u32>)> {
+/// Owners from the two columns that hold them.
+fn owners(states: &Words, jobs: &Words) -> Option<(Vec<Owner>, Vec<u32>)> {
     let mut owners: Vec<Owner> = Vec::new();
-    let mut owner_of_row = Vec::with_capacity(states.len());
-    let mut jobs = jobs.iter();
-    let mut before: (&[u8], Option<&[u8]>) = (b"", None);
-    let mut number = 0;
-    for (row, state) in states.iter().enumerate() {
-        let job = if has_job.get(row).copied().unwrap_or(true) { Some(jobs.next()?.data()) } else { None };
-        if (state.data(), job) != before {
-            before = (state.data(), job);
-            let owner = match before {
-                (b"job", Some(job)) => Owner::Job(JobId::new(std::str::from_utf8(job).ok()?).ok()?),
-                (b"nobody", None) => Owner::Nobody,
-                (b"shared", None) => Owner::Shared,
-                (b"unknown", None) => Owner::Unknown,
+    let mut owner_of_row = Vec::new();
+    let mut runs_of_jobs = jobs.runs.iter();
+    let (mut n_left_of_job, mut job) = (0, None);
+    for (n_rows, state) in &states.runs {
+        let state = states.known[(*state)? as usize].as_str();
+        let mut left = *n_rows;
+        while left > 0 {
+            if n_left_of_job == 0 {
+                let (n_rows, word) = runs_of_jobs.next()?;
+                (n_left_of_job, job) = (*n_rows, word.map(|word| jobs.known[word as usize].as_str()));
+            }
+            let owner = match (state, job) {
+                ("job", Some(job)) => Owner::Job(JobId::new(job).ok()?),
+                ("nobody", None) => Owner::Nobody,
+                ("shared", None) => Owner::Shared,
+                ("unknown", None) => Owner::Unknown,
                 _ => return None,
             };
-            number = number_of(&mut owners, &owner) as u32;
+            let number = number_of(&mut owners, &owner) as u32;
+            let n_alike = left.min(n_left_of_job);
+            owner_of_row.resize(owner_of_row.len() + n_alike, number);
+            left -= n_alike;
+            n_left_of_job -= n_alike;
         }
-        owner_of_row.push(number);
     }
     Some((owners, owner_of_row))
 }

@@ -5,7 +5,6 @@ use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::writer::SerializedFileWriter;
@@ -16,6 +15,7 @@ use super::{FOOTER_KEY, FileInfo, RowGroupInfo, columns_of};
 use crate::columns::{self, Values};
 use crate::layout::{FORMAT, Table};
 use crate::rows::{JobRows, ThreadRows};
+use crate::words::Words;
 
 /// Passes bytes on and keeps the checksum of those since it was last begun.
 struct Summed<W> {
@@ -68,21 +68,20 @@ impl<W: Write + Send> FileWriter<W> {
 
     /// Adds rows of the `cpu` table, sorted, a row group for each hour they touch.
     pub fn write_threads(&mut self, rows: &ThreadRows) -> Result<(), ParquetError> {
+        self.info.cpus.extend(rows.by_thread().map(|(cpu, _)| cpu.0));
         let hour = |row: usize| rows.times[row].div_euclid(Millis::HOUR.0);
         let mut start = 0;
         while start < rows.len() {
             let end = (start..rows.len()).find(|row| hour(*row) != hour(start)).unwrap_or(rows.len());
             let columns = thread_columns(rows, start..end, &self.info.source);
-            let times = &rows.times[start..end];
-            let bounds = (times.iter().min().copied(), times.iter().max().copied());
-            self.write_group(&columns, end - start, bounds)?;
-            for row in start..end {
-                // Owners come in long runs: a row like the one before adds nothing but its time.
-                if let Some(job) = rows.owner(row).job() {
-                    note_job(&mut self.info.jobs, job, Timestamp(rows.times[row]));
+            self.write_group(&columns, end - start, bounds(&rows.times[start..end]))?;
+            let mut at = start;
+            for run in rows.owner_of_row[start..end].chunk_by(|a, b| a == b) {
+                if let Some(job) = rows.owners[run[0] as usize].job() {
+                    note_job(&mut self.info.jobs, job, bounds(&rows.times[at..at + run.len()]));
                 }
+                at += run.len();
             }
-            self.info.cpus.extend(rows.by_thread().map(|(cpu, _)| cpu.0));
             start = end;
         }
         Ok(())
@@ -91,10 +90,10 @@ impl<W: Write + Send> FileWriter<W> {
     /// Adds rows of the `cgroup` table, sorted, a row group for each hour they touch.
     pub fn write_jobs(&mut self, rows: &JobRows) -> Result<(), ParquetError> {
         for hour in rows.rows.chunk_by(|a, b| a.0.floor(Millis::HOUR) == b.0.floor(Millis::HOUR)) {
-            let times = hour.iter().map(|(time, _)| time.0);
-            self.write_group(&job_columns(hour), hour.len(), (times.clone().min(), times.max()))?;
+            let times: Vec<i64> = hour.iter().map(|(time, _)| time.0).collect();
+            self.write_group(&job_columns(hour), hour.len(), bounds(&times))?;
             for (time, reading) in hour {
-                note_job(&mut self.info.jobs, &reading.job, *time);
+                note_job(&mut self.info.jobs, &reading.job, (*time, *time));
             }
         }
         Ok(())
@@ -104,7 +103,7 @@ impl<W: Write + Send> FileWriter<W> {
         &mut self,
         columns: &[Values],
         rows: usize,
-        (first, last): (Option<i64>, Option<i64>),
+        (first, last): (Timestamp, Timestamp),
     ) -> Result<(), ParquetError> {
         let offset = self.parquet.bytes_written() as u64;
         self.parquet.flush()?;
@@ -113,7 +112,6 @@ impl<W: Write + Send> FileWriter<W> {
         self.parquet.flush()?;
         let length = self.parquet.bytes_written() as u64 - offset;
         let crc = self.parquet.inner().part.clone().finalize();
-        let (first, last) = (Timestamp(first.unwrap_or(0)), Timestamp(last.unwrap_or(0)));
         self.info.row_groups.push(RowGroupInfo { first, last, rows: rows as u64, offset, length, crc });
         Ok(())
     }
@@ -130,29 +128,33 @@ impl<W: Write + Send> FileWriter<W> {
     }
 }
 
-fn note_job(jobs: &mut BTreeMap<JobId, (Timestamp, Timestamp)>, job: &JobId, time: Timestamp) {
+/// The first and the last of some moments.
+fn bounds(times: &[i64]) -> (Timestamp, Timestamp) {
+    let (first, last) = (times.iter().min(), times.iter().max());
+    (Timestamp(first.copied().unwrap_or(0)), Timestamp(last.copied().unwrap_or(0)))
+}
+
+type Span = (Timestamp, Timestamp);
+
+fn note_job(jobs: &mut BTreeMap<JobId, Span>, job: &JobId, (from, to): Span) {
     match jobs.get_mut(job) {
-        Some((first, last)) => (*first, *last) = ((*first).min(time), (*last).max(time)),
-        None => drop(jobs.insert(job.clone(), (time, time))),
+        Some((first, last)) => (*first, *last) = ((*first).min(from), (*last).max(to)),
+        None => drop(jobs.insert(job.clone(), (from, to))),
     }
 }
 
 fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Vec<Values> {
-    let states: Vec<ByteArray> = rows.owners.iter().map(|owner| ByteArray::from(owner.state())).collect();
-    let jobs: Vec<Option<ByteArray>> =
-        rows.owners.iter().map(|owner| owner.job().map(|job| ByteArray::from(job.as_str()))).collect();
-    let owners = &rows.owner_of_row[range.clone()];
+    let (mut states, mut jobs) = (Words::default(), Words::default());
+    for run in rows.owner_of_row[range.clone()].chunk_by(|a, b| a == b) {
+        let owner = &rows.owners[run[0] as usize];
+        states.push(run.len(), Some(owner.state()));
+        jobs.push(run.len(), owner.job().map(|job| job.as_str()));
+    }
     let mut columns = vec![
         Values::Times(rows.times[range.clone()].to_vec()),
         Values::Numbers(rows.cpus[range.clone()].iter().map(|cpu| i32::from(*cpu)).collect()),
-        Values::Words {
-            values: owners.iter().map(|owner| states[*owner as usize].clone()).collect(),
-            present: Vec::new(),
-        },
-        Values::Words {
-            values: owners.iter().filter_map(|owner| jobs[*owner as usize].clone()).collect(),
-            present: owners.iter().map(|owner| jobs[*owner as usize].is_some()).collect(),
-        },
+        Values::Words(states),
+        Values::Words(jobs),
     ];
     columns.extend(Mode::ALL.map(|mode| match source.modes.contains(mode) {
         true => {
@@ -171,12 +173,13 @@ fn job_columns(rows: &[(Timestamp, JobReading)]) -> Vec<Values> {
             present: values.map(|value| value.is_some()).collect(),
         }
     };
+    let mut jobs = Words::default();
+    for run in rows.chunk_by(|a, b| a.1.job == b.1.job) {
+        jobs.push(run.len(), Some(run[0].1.job.as_str()));
+    }
     vec![
         Values::Times(rows.iter().map(|(time, _)| time.0).collect()),
-        Values::Words {
-            values: rows.iter().map(|(_, reading)| ByteArray::from(reading.job.as_str())).collect(),
-            present: Vec::new(),
-        },
+        Values::Words(jobs),
         count(|reading| reading.memory_bytes),
         count(|reading| reading.memory_peak_bytes),
         count(|reading| reading.memory_limit_bytes),

@@ -135,8 +135,8 @@ impl View {
             let id = ThreadId { node: self.node.clone(), cpu: thread.cpu };
             let mut step = Trace::new(id, reading.time, self.period, 1);
             let deriver = self.derivers.entry(thread.cpu).or_insert_with(|| Deriver::new(&derivation));
-            deriver.begin_trace();
-            deriver.push(&mut step, reading.time, &thread.ticks, &thread.owner, self.scale);
+            let owner = step.owner_number(&thread.owner);
+            deriver.push(&mut step, reading.time, &thread.ticks, owner, self.scale);
             found.push((thread.cpu.0, step.rates(0)));
         }
         found
