@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use archive::{Archive, Selection, Settings, WriterSettings};
+use rayon::prelude::*;
 use serde_json::json;
 use workload::{
     Cpu, Derivation, JobId, Measure, Millis, Mode, ModeSet, NodeName, NodeReading, Owner, Source,
-    ThreadReading, Ticks, Timestamp,
+    ThreadReading, Ticks, Timestamp, Trace,
 };
 
 /// As in the product.
@@ -125,23 +126,31 @@ fn ingest(folder: &str, n_nodes: usize, n_threads: u16, seconds: i64) -> anyhow:
     }))
 }
 
-/// Reads everything into windows of 100 steps, one flat buffer of f32 a node.
+fn windows_of(trace: &Trace) -> Vec<f32> {
+    let mut flat = Vec::with_capacity(trace.len() * 4);
+    for window in trace.windows(WINDOW, WINDOW) {
+        window.rates().iter().for_each(|rates| flat.extend_from_slice(rates.as_array()));
+    }
+    flat
+}
+
+/// Reads everything into windows of 100 steps, one flat buffer of f32 a thread.
 fn read(folder: &str) -> anyhow::Result<serde_json::Value> {
     let begun = Instant::now();
     let archive = open(folder)?;
     let snapshot = archive.snapshot(Selection::default())?;
-    let (mut n_windows, mut sum) = (0, 0.0);
+    let (mut n_windows, mut checksum) = (0, 0.0);
     for node in snapshot.nodes() {
         let traces = snapshot.traces(&node, &Derivation::default())?;
-        let mut windows: Vec<f32> = Vec::new();
-        for window in traces.iter().flat_map(|trace| trace.windows(WINDOW, WINDOW)) {
-            windows.extend(window.rates().iter().flat_map(|rates| rates.as_array()));
-        }
-        n_windows += windows.len() / (WINDOW * 4);
-        sum += windows.iter().map(|rate| f64::from(*rate)).sum::<f64>();
+        let windows: Vec<Vec<f32>> = traces.par_iter().map(windows_of).collect();
+        n_windows += windows.iter().map(|windows| windows.len() / (WINDOW * 4)).sum::<usize>();
+        checksum +=
+            windows.iter().filter_map(|windows| windows.last()).map(|rate| f64::from(*rate)).sum::<f64>();
     }
     let seconds = begun.elapsed().as_secs_f64();
-    Ok(json!({ "seconds": seconds, "windows": n_windows, "sum": sum, "peak_rss_mb": peak_rss_mb()? }))
+    Ok(
+        json!({ "seconds": seconds, "windows": n_windows, "checksum": checksum, "peak_rss_mb": peak_rss_mb()? }),
+    )
 }
 
 /// The percentages of an Exathlon file as counters of seconds, as Prometheus would have scraped them.

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use parquet::basic::{
     Compression, Encoding, LogicalType, Repetition, TimeUnit, Type as PhysicalType, ZstdLevel,
 };
-use parquet::column::reader::{ColumnReaderImpl, get_column_reader, get_typed_column_reader};
+use parquet::column::reader::{ColumnReader, get_column_reader, get_typed_column_reader};
 use parquet::column::writer::ColumnWriterImpl;
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::{ParquetError, Result};
@@ -19,6 +19,7 @@ use parquet::file::statistics::Statistics;
 use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
+use crate::rows::spare;
 use crate::words::{self, Words};
 
 /// Past this there is little left to gain, and writing gets slow (see `docs/results/archive.md`).
@@ -208,7 +209,7 @@ pub fn read_column(
         }
     }
     if let (Kind::Count, Some(0), Some(value)) = (kind, n_absent, constant(chunk)) {
-        return Ok(Values::Counts { values: vec![value; n_rows], present: Vec::new() });
+        return Ok(Values::Counts { values: filled(value, n_rows), present: Vec::new() });
     }
     let mut pages = SerializedPageReader::new(region.clone(), chunk, n_rows, None)?;
     if kind == Kind::Word {
@@ -216,13 +217,20 @@ pub fn read_column(
     }
     let reader = get_column_reader(metadata.file_metadata().schema_descr().column(index), Box::new(pages));
     Ok(match kind {
-        Kind::Time => Values::Times(read_required::<Int64Type>(get_typed_column_reader(reader), n_rows)?),
-        Kind::Number => Values::Numbers(read_required::<Int32Type>(get_typed_column_reader(reader), n_rows)?),
+        Kind::Time => Values::Times(read_required::<Int64Type>(reader, n_rows, spare::take(n_rows))?),
+        Kind::Number => Values::Numbers(read_required::<Int32Type>(reader, n_rows, Vec::new())?),
         _ => {
-            let (values, present) = read_optional::<Int64Type>(get_typed_column_reader(reader), n_rows)?;
+            let (values, present) = read_counts(reader, n_rows)?;
             Values::Counts { values, present }
         }
     })
+}
+
+/// A column that has the same value everywhere.
+pub fn filled(value: i64, n_rows: usize) -> Vec<i64> {
+    let mut values = spare::take(n_rows);
+    values.resize(n_rows, value);
+    values
 }
 
 /// The value of a chunk that has only one: on most machines, several modes never count.
@@ -235,8 +243,12 @@ fn constant(chunk: &ColumnChunkMetaData) -> Option<i64> {
     }
 }
 
-fn read_required<T: DataType>(mut reader: ColumnReaderImpl<T>, n_rows: usize) -> Result<Vec<T::T>> {
-    let mut values = Vec::with_capacity(n_rows);
+fn read_required<T: DataType>(
+    reader: ColumnReader,
+    n_rows: usize,
+    mut values: Vec<T::T>,
+) -> Result<Vec<T::T>> {
+    let mut reader = get_typed_column_reader::<T>(reader);
     while values.len() < n_rows {
         let (records, _, _) = reader.read_records(n_rows - values.len(), None, None, &mut values)?;
         if records == 0 {
@@ -246,12 +258,9 @@ fn read_required<T: DataType>(mut reader: ColumnReaderImpl<T>, n_rows: usize) ->
     Ok(values)
 }
 
-fn read_optional<T: DataType>(
-    mut reader: ColumnReaderImpl<T>,
-    n_rows: usize,
-) -> Result<(Vec<T::T>, Vec<bool>)> {
-    let mut values = Vec::with_capacity(n_rows);
-    let mut levels = Vec::with_capacity(n_rows);
+fn read_counts(reader: ColumnReader, n_rows: usize) -> Result<(Vec<i64>, Vec<bool>)> {
+    let mut reader = get_typed_column_reader::<Int64Type>(reader);
+    let (mut values, mut levels) = (spare::take(n_rows), Vec::with_capacity(n_rows));
     while levels.len() < n_rows {
         let (records, _, _) =
             reader.read_records(n_rows - levels.len(), Some(&mut levels), None, &mut values)?;

@@ -54,6 +54,12 @@ impl ThreadRows {
         self.scale_of_row.extend(later.scale_of_row.iter().map(|number| scales[*number as usize]));
     }
 
+    /// Gives the memory of the columns back for the next rows: they are large, and memory that is
+    /// new has to be cleared by the kernel first.
+    pub fn recycle(self) {
+        self.ticks.into_iter().chain([self.times]).for_each(spare::give);
+    }
+
     pub fn row_ticks(&self, row: usize) -> Ticks {
         Ticks(std::array::from_fn(|mode| self.ticks[mode][row].max(0) as u64))
     }
@@ -136,6 +142,31 @@ impl ThreadRows {
             start += len;
             Some((Cpu(cpu), start - len..start))
         })
+    }
+}
+
+/// Memory of columns that are not needed any more.
+pub mod spare {
+    use std::sync::{Mutex, PoisonError};
+
+    /// Enough for the columns of a few row groups that are read at the same time.
+    const MOST: usize = 64;
+    static COLUMNS: Mutex<Vec<Vec<i64>>> = Mutex::new(Vec::new());
+
+    pub fn give(mut column: Vec<i64>) {
+        column.clear();
+        let mut columns = COLUMNS.lock().unwrap_or_else(PoisonError::into_inner);
+        if column.capacity() > 0 && columns.len() < MOST {
+            columns.push(column);
+        }
+    }
+
+    /// An empty column with room for so many rows.
+    pub fn take(n_rows: usize) -> Vec<i64> {
+        let spare = COLUMNS.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut column = spare.unwrap_or_default();
+        column.reserve(n_rows);
+        column
     }
 }
 

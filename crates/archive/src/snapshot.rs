@@ -1,6 +1,8 @@
 //! What an archive holds at one moment, and the way from there to traces.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 use workload::{
@@ -183,8 +185,9 @@ impl Snapshot {
         let start = first.floor(derivation.period);
         let n_steps = ((last - start).0 / derivation.period.0 + 1) as usize;
         let mut threads = Threads::new(node, derivation);
-        for rows in self.hours(node, self.lookback(node, derivation))? {
-            threads.derive(&rows?, start, n_steps);
+        let mut hours = self.hours(node, self.lookback(node, derivation))?;
+        while let Some((hour, parts)) = hours.parts.pop_first() {
+            threads.derive(&hours, hour, &parts, start, n_steps)?;
         }
         Ok(threads.take_traces())
     }
@@ -196,16 +199,15 @@ impl Snapshot {
         derivation: &Derivation,
     ) -> Result<impl Iterator<Item = Result<Vec<Trace>>> + '_> {
         let mut threads = Threads::new(node, derivation);
-        let n_steps = (Millis::HOUR.0 / derivation.period.0).max(1) as usize;
+        let n_steps = (Millis::HOUR.0 / derivation.period.0).max(1);
         let from = self.selection.from;
-        let hours = self.hours(node, self.lookback(node, derivation))?;
-        Ok(hours.map(move |rows| {
-            let rows = rows?;
-            let hour = Timestamp(rows.times.first().copied().unwrap_or(0)).floor(Millis::HOUR);
+        let mut hours = self.hours(node, self.lookback(node, derivation))?;
+        Ok(std::iter::from_fn(move || {
+            let (hour, parts) = hours.parts.pop_first()?;
             let start = hour.max(from);
-            let skipped = ((start - hour).0 / threads.derivation.period.0).max(0) as usize;
-            threads.derive(&rows, start, n_steps.saturating_sub(skipped));
-            Ok(threads.take_traces())
+            let skipped = ((start - hour).0 / threads.derivation.period.0).clamp(0, n_steps);
+            let derived = threads.derive(&hours, hour, &parts, start, (n_steps - skipped) as usize);
+            Some(derived.map(|()| threads.take_traces()))
         }))
     }
 
@@ -226,6 +228,18 @@ pub struct Hours<'a> {
 }
 
 impl Hours<'_> {
+    /// The parts of an hour that can be read apart, because they have no thread in common: the row
+    /// groups of a single file.
+    fn separable<'p>(&self, parts: &'p [Part]) -> std::slice::Chunks<'p, Part> {
+        let file_of = |part: &Part| match part {
+            Part::Group((file, _)) => Some(*file),
+            Part::Journal(_) => None,
+        };
+        let first = parts.first().and_then(file_of);
+        let is_one_file = first.is_some() && parts.iter().all(|part| file_of(part) == first);
+        parts.chunks(if is_one_file { 1 } else { parts.len().max(1) })
+    }
+
     fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
         let groups: Vec<Piece> = parts
             .iter()
@@ -285,7 +299,12 @@ impl Iterator for Hours<'_> {
 struct Threads {
     node: NodeName,
     derivation: Derivation,
-    threads: BTreeMap<Cpu, (Deriver, Option<Trace>)>,
+    threads: BTreeMap<Cpu, Thread>,
+}
+
+struct Thread {
+    deriver: Deriver,
+    trace: Option<Trace>,
 }
 
 impl Threads {
@@ -293,37 +312,54 @@ impl Threads {
         Self { node: node.clone(), derivation: *derivation, threads: BTreeMap::new() }
     }
 
-    /// Derives sorted readings into traces that begin at `start`.
-    fn derive(&mut self, rows: &ThreadRows, start: Timestamp, n_steps: usize) {
-        let ranges: BTreeMap<Cpu, std::ops::Range<usize>> = rows.by_thread().collect();
-        for cpu in ranges.keys() {
-            let (_, trace) =
-                self.threads.entry(*cpu).or_insert_with(|| (Deriver::new(&self.derivation), None));
-            trace.get_or_insert_with(|| {
-                let thread = ThreadId { node: self.node.clone(), cpu: *cpu };
-                Trace::new(thread, start, self.derivation.period, n_steps)
+    /// Reads an hour and derives it into traces that begin at `start`. Parts are read at the same
+    /// time, and each is derived while it is still in the cache of the core that decoded it.
+    fn derive(
+        &mut self,
+        hours: &Hours<'_>,
+        hour: Timestamp,
+        parts: &[Part],
+        start: Timestamp,
+        n_steps: usize,
+    ) -> Result<()> {
+        let known: Mutex<BTreeMap<Cpu, Thread>> = Mutex::new(std::mem::take(&mut self.threads));
+        let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
+        let separable: Vec<&[Part]> = hours.separable(parts).collect();
+        let derived = separable.par_iter().try_for_each(|parts| {
+            let rows = hours.read(hour, parts)?;
+            let ranges: Vec<_> = rows.by_thread().collect();
+            ranges.into_par_iter().for_each(|(cpu, range)| {
+                let mut thread = lock()
+                    .remove(&cpu)
+                    .unwrap_or_else(|| Thread { deriver: Deriver::new(&self.derivation), trace: None });
+                let trace = thread.trace.get_or_insert_with(|| {
+                    let id = ThreadId { node: self.node.clone(), cpu };
+                    Trace::new(id, start, self.derivation.period, n_steps)
+                });
+                derive_rows(&rows, range, &mut thread.deriver, trace);
+                lock().insert(cpu, thread);
             });
-        }
-        let mut work: Vec<_> = self
-            .threads
-            .iter_mut()
-            .filter_map(|(cpu, (deriver, trace))| Some((ranges.get(cpu)?, deriver, trace.as_mut()?)))
-            .collect();
-        work.par_iter_mut().for_each(|(range, deriver, trace)| {
-            let mut owner = None;
-            for row in (*range).clone() {
-                let (time, number) = (Timestamp(rows.times[row]), rows.owner_of_row[row]);
-                let owner = match owner {
-                    Some((last, owner)) if last == number => owner,
-                    _ => owner.insert((number, trace.owner_number(rows.owner(row)))).1,
-                };
-                deriver.push(trace, time, &rows.row_ticks(row), owner, rows.scale(row));
-            }
+            rows.recycle();
+            Ok(())
         });
+        self.threads = known.into_inner().unwrap_or_else(PoisonError::into_inner);
+        derived
     }
 
     fn take_traces(&mut self) -> Vec<Trace> {
-        self.threads.values_mut().filter_map(|(_, trace)| trace.take()).collect()
+        self.threads.values_mut().filter_map(|thread| thread.trace.take()).collect()
+    }
+}
+
+fn derive_rows(rows: &ThreadRows, range: Range<usize>, deriver: &mut Deriver, trace: &mut Trace) {
+    let mut owner = None;
+    for row in range {
+        let (time, number) = (Timestamp(rows.times[row]), rows.owner_of_row[row]);
+        let owner = match owner {
+            Some((last, owner)) if last == number => owner,
+            _ => owner.insert((number, trace.owner_number(rows.owner(row)))).1,
+        };
+        deriver.push(trace, time, &rows.row_ticks(row), owner, rows.scale(row));
     }
 }
 

@@ -117,7 +117,7 @@ impl Deriver {
     /// about a step's worth of ticks, and falls into the step after the last.
     #[inline]
     fn next_second(&mut self, time: Timestamp, ticks: &Ticks, scale: Scale) -> Option<(i64, Rates)> {
-        let latest = self.latest.as_mut()?;
+        let latest = self.latest.as_ref()?;
         let (begin, period) = ((latest.step + 1) * self.period.0, self.period.0);
         let follows = time.0 >= begin && time.0 < begin + period;
         if !follows || scale.measure != Measure::Counter || scale != latest.scale {
@@ -136,9 +136,10 @@ impl Deriver {
         let in_mode = |mode: Mode| spent[mode as usize];
         let user = (in_mode(Mode::User) + in_mode(Mode::Nice)) as f64;
         let (system, iowait) = (in_mode(Mode::System) as f64, in_mode(Mode::Iowait) as f64);
-        self.before = Some(*latest);
-        (latest.time, latest.step, latest.ticks) = (time, latest.step + 1, *ticks);
-        Some((latest.step, Rates::from_parts(user, system, iowait, total as f64)))
+        let step = latest.step + 1;
+        std::mem::swap(&mut self.before, &mut self.latest);
+        self.latest = Some(Baseline { time, step, ticks: *ticks, scale });
+        Some((step, Rates::from_parts(user, system, iowait, total as f64)))
     }
 
     /// How much time a reading may speak for.

@@ -38,7 +38,8 @@ impl Rates {
     /// The rates of a stretch of `total` ticks, of which these were spent in three of the channels.
     #[inline]
     pub(crate) fn from_parts(user: f64, system: f64, iowait: f64, total: f64) -> Self {
-        let (user, system, iowait) = (user / total, system / total, iowait / total);
+        let share = 1.0 / total;
+        let (user, system, iowait) = (user * share, system * share, iowait * share);
         let other = (1.0 - user - system - iowait).max(0.0);
         Self([user as f32, system as f32, iowait as f32, other as f32])
     }

@@ -1,4 +1,5 @@
-//! A stored file: one node's readings of one day (or less), in Parquet, an hour a row group.
+//! A stored file: one node's readings of one day (or less), in Parquet. A row group holds whole
+//! threads of one hour.
 //!
 //! Its footer says, under the key `tracewise`, where the readings come from, which jobs they
 //! name, which files they replace, and a checksum for each row group. The name of the file has

@@ -98,7 +98,7 @@ impl OpenFile {
             }
         }
         for column in rows.ticks.iter_mut().filter(|column| column.is_empty()) {
-            *column = vec![0; n_rows];
+            *column = columns::filled(0, n_rows);
         }
         let (Some(states), Some(jobs)) = (states, jobs) else {
             return Err(damaged("a column is missing"));

@@ -17,6 +17,10 @@ use crate::layout::{FORMAT, Table};
 use crate::rows::{JobRows, ThreadRows};
 use crate::words::Words;
 
+/// Few enough for the columns of a row group to stay in a core's cache while they are decoded and
+/// turned into rates, and enough to compress well.
+const ROWS_IN_GROUP: usize = 50_000;
+
 /// Passes bytes on and keeps the checksum of those since it was last begun.
 struct Summed<W> {
     inner: W,
@@ -66,13 +70,16 @@ impl<W: Write + Send> FileWriter<W> {
         Ok(Self { parquet: SerializedFileWriter::new(sink, schema, Arc::new(properties))?, info })
     }
 
-    /// Adds rows of the `cpu` table, sorted, a row group for each hour they touch.
+    /// Adds rows of the `cpu` table, sorted: whole threads of one hour make a row group.
     pub fn write_threads(&mut self, rows: &ThreadRows) -> Result<(), ParquetError> {
         self.info.cpus.extend(rows.by_thread().map(|(cpu, _)| cpu.0));
-        let hour = |row: usize| rows.times[row].div_euclid(Millis::HOUR.0);
+        let key = |row: usize| (rows.times[row].div_euclid(Millis::HOUR.0), rows.cpus[row]);
+        let ends = |start: usize, row: usize| {
+            key(row).0 != key(start).0 || (row - start >= ROWS_IN_GROUP && key(row) != key(row - 1))
+        };
         let mut start = 0;
         while start < rows.len() {
-            let end = (start..rows.len()).find(|row| hour(*row) != hour(start)).unwrap_or(rows.len());
+            let end = (start + 1..rows.len()).find(|row| ends(start, *row)).unwrap_or(rows.len());
             let columns = thread_columns(rows, start..end, &self.info.source);
             self.write_group(&columns, end - start, bounds(&rows.times[start..end]))?;
             let mut at = start;
