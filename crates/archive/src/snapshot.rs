@@ -179,17 +179,29 @@ impl Snapshot {
         Ok(rows)
     }
 
-    /// The traces of a node's threads over the whole selection.
+    /// The traces of a node's threads over the whole selection. A thread has several where hours
+    /// without any reading lie between them.
     pub fn traces(&self, node: &NodeName, derivation: &Derivation) -> Result<Vec<Trace>> {
-        let Some((first, last)) = self.bounds(node) else { return Ok(Vec::new()) };
-        let start = first.floor(derivation.period);
-        let n_steps = ((last - start).0 / derivation.period.0 + 1) as usize;
-        let mut threads = Threads::new(node, derivation);
-        let mut hours = self.hours(node, self.lookback(node, derivation))?;
-        while let Some((hour, parts)) = hours.parts.pop_first() {
-            threads.derive(&hours, hour, &parts, start, n_steps)?;
+        let lookback = self.lookback(node, derivation);
+        let mut hours = self.hours(node, lookback)?;
+        let mut traces = Vec::new();
+        while let Some(stretch) = hours.next_stretch(lookback.max(Millis::HOUR)) {
+            let bounds = stretch.iter().map(|(hour, parts)| hours.bounds(*hour, parts));
+            let (firsts, lasts): (Vec<_>, Vec<_>) = bounds.unzip();
+            let first = firsts.into_iter().min().unwrap_or(Timestamp::MAX).max(self.selection.from);
+            let last = lasts.into_iter().max().unwrap_or(Timestamp::MIN).min(self.selection.to - Millis(1));
+            if first > last {
+                continue;
+            }
+            let start = first.floor(derivation.period);
+            let n_steps = ((last - start).0 / derivation.period.0 + 1) as usize;
+            let mut threads = Threads::new(node, derivation);
+            for (hour, parts) in &stretch {
+                threads.derive(&hours, *hour, parts, start, n_steps)?;
+            }
+            traces.extend(threads.take_traces());
         }
-        Ok(threads.take_traces())
+        Ok(traces)
     }
 
     /// The traces of a node's threads, hour by hour, so that no more than an hour is in memory.
@@ -228,6 +240,37 @@ pub struct Hours<'a> {
 }
 
 impl Hours<'_> {
+    /// The next hours that follow each other without a gap longer than `longest`.
+    fn next_stretch(&mut self, longest: Millis) -> Option<Vec<(Timestamp, Vec<Part>)>> {
+        let mut stretch = vec![self.parts.pop_first()?];
+        while let Some(next) = self.parts.first_entry() {
+            let last = stretch[stretch.len() - 1].0;
+            if *next.key() - last > longest {
+                break;
+            }
+            stretch.push(next.remove_entry());
+        }
+        Some(stretch)
+    }
+
+    /// The first and the last reading of an hour.
+    fn bounds(&self, hour: Timestamp, parts: &[Part]) -> (Timestamp, Timestamp) {
+        let of_part = |part: &Part| match part {
+            Part::Group((file, group)) => {
+                let group = &self.files[*file].info.row_groups[*group];
+                (group.first, group.last)
+            }
+            Part::Journal(index) => {
+                let times = self.journal[*index].times.iter().copied().map(Timestamp);
+                let times = times.filter(|time| time.floor(Millis::HOUR) == hour);
+                (times.clone().min().unwrap_or(Timestamp::MAX), times.max().unwrap_or(Timestamp::MIN))
+            }
+        };
+        parts.iter().map(of_part).fold((Timestamp::MAX, Timestamp::MIN), |(first, last), part| {
+            (first.min(part.0), last.max(part.1))
+        })
+    }
+
     /// The parts of an hour that can be read apart, because they have no thread in common: the row
     /// groups of a single file.
     fn separable<'p>(&self, parts: &'p [Part]) -> std::slice::Chunks<'p, Part> {

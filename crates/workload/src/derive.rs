@@ -113,24 +113,25 @@ impl Deriver {
         trace.set(step, rates, Coverage::Read, owner);
     }
 
-    /// The case that nearly every reading is, without a division: a counter that has grown by
-    /// about a step's worth of ticks, and falls into the step after the last.
+    /// The case that nearly every reading is, without finding its step by division: it falls into
+    /// the step after the last, and a counter has grown by about a step's worth of ticks.
     #[inline]
     fn next_second(&mut self, time: Timestamp, ticks: &Ticks, scale: Scale) -> Option<(i64, Rates)> {
         let latest = self.latest.as_ref()?;
         let (begin, period) = ((latest.step + 1) * self.period.0, self.period.0);
         let follows = time.0 >= begin && time.0 < begin + period;
-        if !follows || scale.measure != Measure::Counter || scale != latest.scale {
+        if !follows || scale != latest.scale {
             return None;
         }
+        let is_counter = scale.measure == Measure::Counter;
+        let before = if is_counter { latest.ticks } else { Ticks::default() };
         let spent: [i64; Mode::COUNT] =
-            std::array::from_fn(|mode| ticks.0[mode].wrapping_sub(latest.ticks.0[mode]) as i64);
+            std::array::from_fn(|mode| ticks.0[mode].wrapping_sub(before.0[mode]) as i64);
         // A counter that fell leaves its highest bit set; one beyond all reason leaves others.
         let strange = spent.iter().fold(0, |bits, ticks| bits | *ticks as u64) >> 48 != 0;
         let total: i64 = spent.iter().fold(0, |sum, ticks| sum.wrapping_add(*ticks));
-        let is_a_step =
-            total > 0 && total.wrapping_mul(2_000) < 3 * i64::from(scale.ticks_per_second) * period;
-        if strange || !is_a_step {
+        let is_more = total.wrapping_mul(2_000) >= 3 * i64::from(scale.ticks_per_second) * period;
+        if strange || total <= 0 || (is_counter && is_more) {
             return None;
         }
         let in_mode = |mode: Mode| spent[mode as usize];

@@ -37,19 +37,21 @@ pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
         progress.update(done as u64, nodes.len() as u64);
         let derivation = Derivation { period: snapshot.period(node), ..Derivation::default() };
         let traces = snapshot.traces(node, &derivation)?;
-        let threads: Vec<ThreadSummary> =
-            traces.iter().filter_map(|trace| summary(trace, args.which.job.as_ref())).collect();
-        let Some(first) = traces.first().filter(|_| !threads.is_empty()) else { continue };
-        found = true;
-        if args.json {
-            let threads: Vec<_> = threads.iter().map(as_json).collect();
-            shown.push(json!({
-                "node": node, "from": first.start().0 as f64 / 1e3,
-                "to": first.time(first.len()).0 as f64 / 1e3,
-                "period_seconds": first.period().0 as f64 / 1e3, "threads": threads,
-            }));
-        } else {
-            say_node(first, &threads)?;
+        for stretch in traces.chunk_by(|a, b| a.start() == b.start()) {
+            let threads: Vec<ThreadSummary> =
+                stretch.iter().filter_map(|trace| summary(trace, args.which.job.as_ref())).collect();
+            let Some(first) = stretch.first().filter(|_| !threads.is_empty()) else { continue };
+            found = true;
+            if args.json {
+                let threads: Vec<_> = threads.iter().map(as_json).collect();
+                shown.push(json!({
+                    "node": node, "from": first.start().0 as f64 / 1e3,
+                    "to": first.time(first.len()).0 as f64 / 1e3,
+                    "period_seconds": first.period().0 as f64 / 1e3, "threads": threads,
+                }));
+            } else {
+                say_stretch(first, &threads)?;
+            }
         }
     }
     drop(progress);
@@ -109,7 +111,7 @@ fn as_json(thread: &ThreadSummary) -> serde_json::Value {
     })
 }
 
-fn say_node(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
+fn say_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
     let (start, end) = (first.start(), first.time(first.len()));
     say(&format!(
         "{}  {} to {} ({}), one step each {}",
