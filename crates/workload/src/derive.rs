@@ -80,9 +80,20 @@ impl Deriver {
         owner: OwnerNumber,
         scale: Scale,
     ) {
-        if let Some((step, rates)) = self.next_second(time, ticks, scale) {
-            return trace.set(step, rates, Coverage::Read, owner);
+        match self.next_second(time, ticks, scale) {
+            Some((step, rates)) => trace.set(step, rates, Coverage::Read, owner),
+            None => self.push_any(trace, time, ticks, owner, scale),
         }
+    }
+
+    fn push_any(
+        &mut self,
+        trace: &mut Trace,
+        time: Timestamp,
+        ticks: &Ticks,
+        owner: OwnerNumber,
+        scale: Scale,
+    ) {
         let step = time.0.div_euclid(self.period.0);
         let mut reading = Baseline { time, step, ticks: *ticks, scale };
         if let Some(latest) = self.latest {
@@ -370,6 +381,28 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn the_quick_way_agrees_with_the_general_one(
+            readings in prop::collection::vec(
+                (prop_oneof![Just(1_000i64), 900i64..1_100, 1i64..4_000], prop::array::uniform8(0u64..40),
+                 prop::bool::weighted(0.05)), 0..60),
+            interval in any::<bool>(),
+        ) {
+            let scale = if interval { PERCENT } else { KERNEL };
+            let thread = ThreadId { node: NodeName::new("n1").unwrap(), cpu: Cpu(0) };
+            let mut traces = [(); 2].map(|()| Trace::new(thread.clone(), Timestamp(0), Millis::SECOND, 300));
+            let mut derivers = [(); 2].map(|()| Deriver::new(&Derivation::default()));
+            let nobody = traces.each_mut().map(|trace| trace.owner_number(&Owner::Nobody))[0];
+            let (mut time, mut now) = (Timestamp(0), Ticks::default());
+            for (gap, spent, reset) in readings {
+                time = time + Millis(gap);
+                now = if reset || interval { Ticks(spent) } else { sum(&now, &Ticks(spent)) };
+                derivers[0].push(&mut traces[0], time, &now, nobody, scale);
+                derivers[1].push_any(&mut traces[1], time, &now, nobody, scale);
+            }
+            prop_assert_eq!(&traces[0], &traces[1]);
+        }
+
         #[test]
         fn whatever_happens_to_the_counters_known_steps_sum_to_one(
             readings in prop::collection::vec(
