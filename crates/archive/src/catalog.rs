@@ -90,7 +90,7 @@ impl Archive {
                 summary.files += 1;
                 summary.bytes += file.stored.bytes;
             }
-            for (source, rows) in snapshot.journal_rows(&node)? {
+            for (_, source, rows) in snapshot.journal_rows(&node)? {
                 for row in 0..rows.len() {
                     let time = Timestamp(rows.times[row]);
                     rows.owner(row).job().into_iter().for_each(|job| note(job, time, time));

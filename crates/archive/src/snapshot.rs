@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
+use ulid::Ulid;
 use workload::{
     Cpu, Derivation, Deriver, JobId, JobReading, Millis, NodeName, Source, ThreadId, Timestamp, Trace,
 };
@@ -99,11 +100,12 @@ impl Snapshot {
         self.jobs.get(node).map_or(&[], Vec::as_slice)
     }
 
-    /// What the journal has of a node.
-    pub(crate) fn journal_rows(&self, node: &NodeName) -> Result<Vec<(Source, ThreadRows)>> {
+    /// What the journal has of a node, each with the id of its segment.
+    pub(crate) fn journal_rows(&self, node: &NodeName) -> Result<Vec<(Ulid, Source, ThreadRows)>> {
         let mut found = Vec::new();
         for segment in &self.segments {
-            found.extend(segment.read_node(node)?.into_iter().map(|(source, rows, _)| (source, rows)));
+            let read = segment.read_node(node)?.into_iter();
+            found.extend(read.map(|(source, rows, _)| (segment.id, source, rows)));
         }
         Ok(found)
     }
@@ -140,14 +142,20 @@ impl Snapshot {
             .map(|(hour, pieces)| (hour, pieces.into_iter().map(Part::Group).collect()))
             .collect();
         let mut journal = Vec::new();
-        for (_, rows) in self.journal_rows(node)? {
+        for (id, _, rows) in self.journal_rows(node)? {
             let rows = rows.sorted().between(from, to);
             let hour_of = |time: &i64| Timestamp(*time).floor(Millis::HOUR);
             for hour in rows.times.iter().map(hour_of).collect::<BTreeSet<_>>() {
                 parts.entry(hour).or_default().push(Part::Journal(journal.len()));
             }
-            journal.push(rows);
+            journal.push((id, rows));
         }
+        // What was written last comes last, and wins.
+        let written = |part: &Part| match part {
+            Part::Group((file, _)) => files[*file].stored.name.id,
+            Part::Journal(index) => journal[*index].0,
+        };
+        parts.values_mut().for_each(|parts| parts.sort_by_key(written));
         if let Some(job) = &self.selection.job {
             let spans: Vec<_> = files.iter().filter_map(|file| file.info.jobs.get(job)).collect();
             let near = |hour: &Timestamp| {
@@ -233,7 +241,8 @@ impl Snapshot {
 pub struct Hours<'a> {
     store: &'a Store,
     files: &'a [OpenFile],
-    journal: Vec<ThreadRows>,
+    /// Each with the id of its segment.
+    journal: Vec<(Ulid, ThreadRows)>,
     parts: BTreeMap<Timestamp, Vec<Part>>,
     from: Timestamp,
     to: Timestamp,
@@ -261,7 +270,7 @@ impl Hours<'_> {
                 (group.first, group.last)
             }
             Part::Journal(index) => {
-                let times = self.journal[*index].times.iter().copied().map(Timestamp);
+                let times = self.journal[*index].1.times.iter().copied().map(Timestamp);
                 let times = times.filter(|time| time.floor(Millis::HOUR) == hour);
                 (times.clone().min().unwrap_or(Timestamp::MAX), times.max().unwrap_or(Timestamp::MIN))
             }
@@ -283,21 +292,22 @@ impl Hours<'_> {
         parts.chunks(if is_one_file { 1 } else { parts.len().max(1) })
     }
 
+    /// The readings of parts of an hour, sorted.
     fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
-        let groups: Vec<Piece> = parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Group(piece) => Some(*piece),
-                Part::Journal(_) => None,
-            })
-            .collect();
-        let mut rows = hours::read_threads(self.store, self.files, &groups)?;
-        for part in parts {
-            if let Part::Journal(index) = part {
-                rows.append(&self.journal[*index].clone().between(hour, hour + Millis::HOUR));
+        let mut rows = ThreadRows::default();
+        for (at, part) in parts.iter().enumerate() {
+            let piece = match part {
+                Part::Group((file, group)) => self.files[*file].read_threads(self.store, *group)?,
+                Part::Journal(index) => self.journal[*index].1.clone().between(hour, hour + Millis::HOUR),
+            };
+            if at == 0 {
+                rows = piece;
+            } else {
+                rows.append(&piece);
+                piece.recycle();
             }
         }
-        let rows = if groups.len() < parts.len() { rows.sorted() } else { rows };
+        let rows = if parts.len() > 1 { rows.sorted() } else { rows };
         Ok(rows.between(self.from, self.to))
     }
 
