@@ -30,38 +30,70 @@ pub struct CompactReport {
     pub bytes_after: u64,
     /// Files that retention removed, or would remove in a dry run.
     pub removed: Vec<String>,
+    /// Days that could not be merged, and why.
+    pub problems: Vec<String>,
 }
 
 impl Archive {
-    /// Merges the files of each node's day. At any moment readers see either the old files or
-    /// the new one. `progress` is told how many of how many days are done.
-    pub fn compact(&self, mut progress: impl FnMut(usize, usize)) -> Result<CompactReport> {
+    /// Merges the files of each node's day. At any moment readers see either the old files or the
+    /// new one; the old ones stay for `grace`, for those who are reading them, and are removed by a
+    /// later compaction. `progress` is told how many of how many days are done.
+    pub fn compact(
+        &self,
+        now: Timestamp,
+        grace: Millis,
+        mut progress: impl FnMut(usize, usize),
+    ) -> Result<CompactReport> {
         let days = self.files_by_day()?;
         let mut report = CompactReport::default();
         let n_days = days.len();
         for (done, (partition, stored)) in days.into_iter().enumerate() {
             progress(done, n_days);
-            report.files_before += stored.len();
-            report.bytes_before += stored.iter().map(|file| file.bytes).sum::<u64>();
-            let (visible, replaced) = hours::open_visible(&self.store, &stored)?;
-            for file in &replaced {
-                self.store.delete(&file.stored.path)?;
-            }
-            for run in visible.chunk_by(|a, b| alike(&a.info.source, &b.info.source)) {
-                let (files, bytes) = match run {
-                    [only] => (1, only.stored.bytes),
-                    run => (1, self.merge(&partition, run)?),
-                };
-                report.files_after += files;
-                report.bytes_after += bytes;
+            match self.compact_day(&partition, &stored, now, grace) {
+                Ok(day) => {
+                    report.files_before += day.files_before;
+                    report.files_after += day.files_after;
+                    report.bytes_before += day.bytes_before;
+                    report.bytes_after += day.bytes_after;
+                }
+                Err(error) => report.problems.push(error.to_string()),
             }
         }
         progress(n_days, n_days);
         Ok(report)
     }
 
+    fn compact_day(
+        &self,
+        partition: &Partition,
+        stored: &[StoredFile],
+        now: Timestamp,
+        grace: Millis,
+    ) -> Result<CompactReport> {
+        let (visible, replaced) = hours::open_visible(&self.store, stored)?;
+        let newest = visible.iter().map(|file| file.stored.modified).max();
+        if grace.0 == 0 || newest.is_none_or(|newest| newest <= now - grace) {
+            for file in &replaced {
+                self.store.delete(&file.stored.path)?;
+            }
+        }
+        let mut report = CompactReport {
+            files_before: visible.len(),
+            bytes_before: visible.iter().map(|file| file.stored.bytes).sum(),
+            ..CompactReport::default()
+        };
+        for run in visible.chunk_by(|a, b| alike(&a.info.source, &b.info.source)) {
+            report.files_after += 1;
+            report.bytes_after += match run {
+                [only] => only.stored.bytes,
+                run => self.merge(partition, run, grace)?,
+            };
+        }
+        Ok(report)
+    }
+
     /// Puts one file in the place of several that were written one after the other.
-    fn merge(&self, partition: &Partition, files: &[OpenFile]) -> Result<u64> {
+    fn merge(&self, partition: &Partition, files: &[OpenFile], grace: Millis) -> Result<u64> {
         let newest = &files[files.len() - 1].stored.name;
         let level = files.iter().map(|file| file.stored.name.level).max().unwrap_or(0) + 1;
         let source = joined_source(files);
@@ -80,8 +112,10 @@ impl Archive {
         })?;
         set.add(&prepared.path, prepared.place);
         set.commit(&self.store)?;
-        for file in files {
-            self.store.delete(&file.stored.path)?;
+        if grace.0 == 0 {
+            for file in files {
+                self.store.delete(&file.stored.path)?;
+            }
         }
         Ok(prepared.bytes)
     }

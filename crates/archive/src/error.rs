@@ -17,10 +17,14 @@ pub enum Error {
     Address { address: String, reason: String },
     #[error("{path} is damaged: {reason}; `tracewise archive verify` lists every damaged file")]
     Damaged { path: String, reason: String },
+    #[error("{path} was removed while it was being read; try again, or compact with --grace 10m")]
+    Gone { path: String },
     #[error("{path} is not a file of this archive: move it elsewhere")]
     Foreign { path: String },
     #[error("no space left for {path}: free some, nothing was lost; accepting goes on when there is room")]
     NoSpace { path: PathBuf },
+    #[error("{cause}; what was written is safe, and the next command on this archive finishes it")]
+    Unfinished { cause: Box<Error> },
     #[error("{path} is in use by another process: one at a time may do this")]
     Busy { path: PathBuf },
     #[error("{path}: {source}")]
@@ -35,6 +39,8 @@ pub enum Error {
     Prometheus { url: String, reason: String },
     #[error("{node} was read at {time} ms, which is no time an archive can hold; check its clock")]
     Time { node: String, time: i64 },
+    #[error("{name:?} is too long for the name of a node")]
+    NodeName { name: String },
     #[error("nothing to read: {what}")]
     Nothing { what: String },
 }
@@ -51,7 +57,7 @@ impl Error {
 
     /// Whether what was asked for is not there (any more).
     pub(crate) fn is_not_found(&self) -> bool {
-        matches!(self, Self::Store { cause: object_store::Error::NotFound { .. }, .. })
+        matches!(self, Self::Gone { .. } | Self::Store { cause: object_store::Error::NotFound { .. }, .. })
     }
 
     pub(crate) fn damaged(path: &str, reason: impl ToString) -> Self {

@@ -1,14 +1,15 @@
 //! Reading hour by hour. A row group never reaches over the end of an hour, so an hour is
 //! whole when the row groups that begin in it are read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rayon::prelude::*;
+use ulid::Ulid;
 use workload::{Millis, Timestamp};
 
 use crate::error::Result;
 use crate::file::OpenFile;
-use crate::layout::{StoredFile, Table};
+use crate::layout::{Partition, StoredFile, Table};
 use crate::rows::{JobRows, ThreadRows};
 use crate::store::Store;
 
@@ -58,14 +59,17 @@ pub fn open_visible(store: &Store, stored: &[StoredFile]) -> Result<(Vec<OpenFil
     let opened: Result<Vec<OpenFile>> = stored.par_iter().map(|file| OpenFile::open(store, file)).collect();
     let mut opened = opened?;
     opened.sort_by_key(|file| (file.stored.name.id, file.stored.name.level));
-    let replaced: std::collections::HashSet<_> = opened
-        .iter()
-        .flat_map(|file| file.info.replaces.iter().map(|id| (file.stored.partition.clone(), *id)))
-        .collect();
+    // A compacted file carries the id of the newest file it replaces, at a higher level.
+    let mut replaced: HashMap<(Partition, Ulid), u32> = HashMap::new();
+    for file in &opened {
+        for id in &file.info.replaces {
+            let level = replaced.entry((file.stored.partition.clone(), *id)).or_default();
+            *level = (*level).max(file.stored.name.level);
+        }
+    }
     let is_replaced = |file: &OpenFile| {
-        // A compacted file carries the id of the newest file it replaces, at a higher level.
-        let key = (file.stored.partition.clone(), file.stored.name.id);
-        replaced.contains(&key) && !file.info.replaces.contains(&file.stored.name.id)
+        let by = replaced.get(&(file.stored.partition.clone(), file.stored.name.id));
+        by.is_some_and(|level| *level > file.stored.name.level)
     };
     Ok(opened.into_iter().partition(|file| !is_replaced(file)))
 }
@@ -77,7 +81,7 @@ pub fn list_files(store: &Store, table: Table, folder: &str) -> Result<Vec<Store
     let parquet = objects.into_iter().filter(|object| object.path.ends_with(".parquet"));
     parquet
         .map(|object| {
-            StoredFile::parse(&object.path, object.bytes)
+            StoredFile::parse(&object)
                 .ok_or_else(|| crate::Error::Foreign { path: store.full_path(&object.path) })
         })
         .collect()

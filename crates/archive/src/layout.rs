@@ -11,6 +11,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_perc
 use ulid::Ulid;
 use workload::{Millis, NodeName, Timestamp};
 
+use crate::error::{Error, Result};
+use crate::store::Object;
+
 /// The version of everything below and of the file format.
 pub const FORMAT: u32 = 1;
 /// The file that makes a folder, or a prefix of a bucket, an archive.
@@ -65,6 +68,12 @@ pub fn date_folder(table: Table, date: NaiveDate) -> String {
 pub fn date_of(time: Timestamp) -> NaiveDate {
     let beyond = if time.0 < 0 { NaiveDate::MIN } else { NaiveDate::MAX };
     DateTime::from_timestamp_millis(time.0).map_or(beyond, |moment| moment.date_naive())
+}
+
+/// Refuses a node whose folder no file system would take.
+pub fn check_node(node: &NodeName) -> Result<()> {
+    let length = utf8_percent_encode(node.as_str(), UNSAFE_IN_PATHS).map(str::len).sum::<usize>();
+    if length <= 240 { Ok(()) } else { Err(Error::NodeName { name: node.to_string() }) }
 }
 
 /// Whether the archive can name the day of a moment; years beyond four digits it cannot.
@@ -137,11 +146,13 @@ pub struct StoredFile {
     pub name: FileName,
     pub path: String,
     pub bytes: u64,
+    pub modified: Timestamp,
 }
 
 impl StoredFile {
-    /// Understands a path below an archive's root, unless it is none of ours.
-    pub fn parse(path: &str, bytes: u64) -> Option<Self> {
+    /// Understands an object below an archive's root, unless it is none of ours.
+    pub fn parse(object: &Object) -> Option<Self> {
+        let Object { path, bytes, modified } = object;
         let mut parts = path.split('/');
         let table = parts.next()?;
         let table = Table::ALL.into_iter().find(|known| known.name() == table)?;
@@ -149,7 +160,8 @@ impl StoredFile {
         let node = percent_decode_str(parts.next()?.strip_prefix("node=")?).decode_utf8().ok()?;
         let partition = Partition { table, date, node: NodeName::new(node).ok()? };
         let name = FileName::parse(parts.next()?)?;
-        parts.next().is_none().then(|| Self { partition, name, path: path.to_owned(), bytes })
+        let whole = Self { partition, name, path: path.clone(), bytes: *bytes, modified: *modified };
+        parts.next().is_none().then_some(whole)
     }
 }
 
@@ -170,7 +182,9 @@ mod tests {
             let last = first + Millis(length * 1_000);
             let name = FileName { first, last, id: Ulid(id), level, crc };
             let path = format!("{}/{name}", partition.folder());
-            prop_assert_eq!(StoredFile::parse(&path, 7), Some(StoredFile { partition, name, path, bytes: 7 }));
+            let object = Object { path: path.clone(), bytes: 7, modified: first };
+            let expected = StoredFile { partition, name, path, bytes: 7, modified: first };
+            prop_assert_eq!(StoredFile::parse(&object), Some(expected));
         }
     }
 
@@ -182,7 +196,8 @@ mod tests {
             "gpu/date=2026-11-15/node=n1/x.parquet",
             "archive.json",
         ] {
-            assert_eq!(StoredFile::parse(path, 0), None, "{path}");
+            let object = Object { path: path.into(), bytes: 0, modified: Timestamp(0) };
+            assert_eq!(StoredFile::parse(&object), None, "{path}");
         }
     }
 

@@ -75,7 +75,7 @@ impl Archive {
         }
         // A crash may have stopped a commit half-way. Whoever may write here finishes it.
         if let Err(error) = archive.spool.recover(&archive.store) {
-            tracing::debug!("a commit that was stopped is left as it is: {error}");
+            tracing::warn!("a write that was stopped is not finished yet: {error}");
         }
         Ok(archive)
     }
@@ -91,13 +91,15 @@ impl Archive {
             set.add(&prepared, MARKER.into());
             set.commit(&archive.store)?;
         }
-        archive.spool.recover(&archive.store)?;
+        if let Err(error) = archive.spool.recover(&archive.store) {
+            tracing::warn!("a write that was stopped is not finished yet: {error}");
+        }
         Ok(archive)
     }
 
     fn at(address: &str, settings: &Settings) -> Result<Self> {
         let store = Store::open(address, &settings.s3)?;
-        let spool = Spool::of(&store, settings.spool.as_deref());
+        let spool = Spool::of(&store, settings.spool.as_deref())?;
         Ok(Self { store, spool })
     }
 

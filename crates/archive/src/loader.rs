@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use workload::derive::Scale;
-use workload::{NodeName, Source, ThreadReading, Timestamp};
+use workload::{Millis, NodeName, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::layout::next_id;
+use crate::layout::{check_node, next_id};
 use crate::rows::{JobRows, ThreadRows};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_rows;
@@ -38,6 +38,7 @@ pub struct Loader {
     set: StagedSet,
     source: Source,
     rows: BTreeMap<NodeName, ThreadRows>,
+    periods: BTreeMap<NodeName, Millis>,
     n_rows: usize,
     n_pushed: u64,
     report: LoadReport,
@@ -47,7 +48,18 @@ impl Loader {
     pub(crate) fn new(store: Store, spool: &Spool, source: Source) -> Result<Self> {
         let set = spool.stage()?;
         let (rows, report) = (BTreeMap::new(), LoadReport::default());
-        Ok(Self { store, set, source, rows, n_rows: 0, n_pushed: 0, report })
+        let periods = BTreeMap::new();
+        Ok(Self { store, set, source, rows, periods, n_rows: 0, n_pushed: 0, report })
+    }
+
+    /// How often a node was read, if not as often as the source in general.
+    pub fn set_period(&mut self, node: &NodeName, period: Millis) {
+        self.periods.insert(node.clone(), period);
+    }
+
+    fn source_of(&self, node: &NodeName) -> Source {
+        let period = self.periods.get(node).copied().unwrap_or(self.source.period);
+        Source { period, ..self.source.clone() }
     }
 
     /// Counts readings that the source does not have.
@@ -60,6 +72,7 @@ impl Loader {
         match self.rows.get_mut(node) {
             Some(rows) => rows.push(time, reading, scale),
             None => {
+                check_node(node)?;
                 let mut rows = ThreadRows::default();
                 rows.push(time, reading, scale);
                 self.rows.insert(node.clone(), rows);
@@ -78,7 +91,8 @@ impl Loader {
     fn write(&mut self, node: &NodeName) -> Result<()> {
         let Some(rows) = self.rows.get_mut(node).map(std::mem::take) else { return Ok(()) };
         self.n_rows -= rows.len();
-        let infos = prepare_rows(&self.set, node, &self.source, next_id(), rows, JobRows::default())?;
+        let infos =
+            prepare_rows(&self.set, node, &self.source_of(node), next_id(), rows, JobRows::default())?;
         for (info, bytes) in infos {
             self.report.readings += info.rows();
             self.report.first = Some(self.report.first.map_or(info.first(), |first| first.min(info.first())));

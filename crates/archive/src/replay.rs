@@ -70,7 +70,8 @@ impl<'a> Replay<'a> {
 impl Pace {
     fn wait_for(&mut self, time: Timestamp) {
         let (begun, first) = *self.begun.get_or_insert_with(|| (Instant::now(), time));
-        let due = Duration::from_secs_f64((time - first).0.max(0) as f64 / 1e3 / self.speed);
+        let due = (time - first).0.max(0) as f64 / 1e3 / self.speed;
+        let due = Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX);
         if let Some(rest) = due.checked_sub(begun.elapsed()) {
             std::thread::sleep(rest);
         }

@@ -13,14 +13,14 @@ use workload::{
 use crate::error::Result;
 use crate::file::OpenFile;
 use crate::hours::{self, Piece};
-use crate::journal::{self, SegmentIndex};
+use crate::journal::{self, Ending, SegmentIndex};
 use crate::layout::{Partition, StoredFile, Table, date_folder, date_of};
 use crate::rows::ThreadRows;
 use crate::spool::Spool;
 use crate::store::Store;
 
 /// How far before a selection its first reading's predecessor is looked for.
-const LOOKBACK: Millis = Millis(15 * 60_000);
+const LOOKBACK: Millis = Millis(2 * 3_600_000);
 
 /// Which readings are wanted. Nothing given means everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,7 +62,15 @@ impl Snapshot {
         let mut segments = Vec::new();
         for path in journal::segments(&spool.journal())? {
             match SegmentIndex::read(&path) {
-                Ok(index) => segments.push(index),
+                Ok(index) => {
+                    if let Ending::Damaged { offset } = index.ending {
+                        tracing::warn!(
+                            "{} is damaged at byte {offset}: what follows is left out",
+                            path.display()
+                        );
+                    }
+                    segments.push(index);
+                }
                 Err(_) if !path.exists() => {}
                 Err(error) => return Err(error),
             }
@@ -193,7 +201,9 @@ impl Snapshot {
         let lookback = self.lookback(node, derivation);
         let mut hours = self.hours(node, lookback)?;
         let mut traces = Vec::new();
-        while let Some(stretch) = hours.next_stretch(lookback.max(Millis::HOUR)) {
+        while let Some(stretch) =
+            hours.next_stretch(Millis(Millis::HOUR.0 + self.longest_gap(node, derivation).0))
+        {
             let bounds = stretch.iter().map(|(hour, parts)| hours.bounds(*hour, parts));
             let (firsts, lasts): (Vec<_>, Vec<_>) = bounds.unzip();
             let first = firsts.into_iter().min().unwrap_or(Timestamp::MAX).max(self.selection.from);
@@ -219,21 +229,26 @@ impl Snapshot {
         derivation: &Derivation,
     ) -> Result<impl Iterator<Item = Result<Vec<Trace>>> + '_> {
         let mut threads = Threads::new(node, derivation);
-        let n_steps = (Millis::HOUR.0 / derivation.period.0).max(1);
-        let from = self.selection.from;
+        let (from, period) = (self.selection.from, derivation.period);
         let mut hours = self.hours(node, self.lookback(node, derivation))?;
         Ok(std::iter::from_fn(move || {
             let (hour, parts) = hours.parts.pop_first()?;
-            let start = hour.max(from);
-            let skipped = ((start - hour).0 / threads.derivation.period.0).clamp(0, n_steps);
-            let derived = threads.derive(&hours, hour, &parts, start, (n_steps - skipped) as usize);
+            // A step may begin before the hour does, or end after it.
+            let start = hour.max(from).floor(period);
+            let n_steps = ((hour + Millis::HOUR - start).0.max(0) as u64).div_ceil(period.0 as u64);
+            let derived = threads.derive(&hours, hour, &parts, start, n_steps as usize);
             Some(derived.map(|()| threads.take_traces()))
         }))
     }
 
+    /// Past this, a reading says nothing of the time since the one before it.
+    fn longest_gap(&self, node: &NodeName, derivation: &Derivation) -> Millis {
+        let longest = self.periods(node).max().unwrap_or(Millis::SECOND).max(derivation.period);
+        Millis(longest.0.saturating_mul(i64::from(derivation.max_missed) + 2))
+    }
+
     fn lookback(&self, node: &NodeName, derivation: &Derivation) -> Millis {
-        let longest = self.periods(node).max().unwrap_or(Millis::SECOND);
-        Millis((longest.0 * i64::from(derivation.max_missed + 2)).min(LOOKBACK.0))
+        self.longest_gap(node, derivation).min(LOOKBACK)
     }
 }
 
@@ -325,9 +340,14 @@ impl Hours<'_> {
     pub(crate) fn n_readings(&self) -> Result<u64> {
         let mut n_readings = 0;
         for (hour, parts) in &self.parts {
-            n_readings += match parts[..] {
-                [Part::Group((file, group))] => self.files[file].info.row_groups[group].rows,
-                _ => self.read(*hour, parts)?.len() as u64,
+            let stored = parts.iter().map(|part| match part {
+                Part::Group((file, group)) => Some(self.files[*file].info.row_groups[*group].rows),
+                Part::Journal(_) => None,
+            });
+            let are_apart = self.separable(parts).len() == parts.len();
+            n_readings += match stored.sum::<Option<u64>>().filter(|_| are_apart) {
+                Some(rows) => rows,
+                None => self.read(*hour, parts)?.len() as u64,
             };
         }
         Ok(n_readings)

@@ -25,16 +25,13 @@ pub struct Spool {
 
 impl Spool {
     /// The spool of an archive: in its own folder, or below `folder` for one in a bucket.
-    pub fn of(store: &Store, folder: Option<&Path>) -> Self {
-        let root = match store.folder() {
-            Some(root) => root.join(SPOOL),
-            None => {
-                let name: String =
-                    store.address().chars().map(|c| if c.is_alphanumeric() { c } else { '_' }).collect();
-                folder.map_or_else(default_folder, Path::to_owned).join(name)
-            }
+    pub fn of(store: &Store, folder: Option<&Path>) -> Result<Self> {
+        let root = match (store.folder(), folder) {
+            (Some(root), _) => root.join(SPOOL),
+            (None, Some(folder)) => folder.join(store.identity()),
+            (None, None) => default_folder(store)?.join(store.identity()),
         };
-        Self { root }
+        Ok(Self { root })
     }
 
     pub fn journal(&self) -> PathBuf {
@@ -55,25 +52,16 @@ impl Spool {
         lock.lock().map_err(Error::io(&lock_path))?;
         let folder = staged.join(id.to_string());
         fs::create_dir(&folder).map_err(Error::io(&folder))?;
+        sync_folder(&staged)?;
         Ok(StagedSet { folder, lock_path, _lock: lock, files: Mutex::default(), is_final: false })
     }
 
     /// Finishes what processes that are gone had committed, and clears away what they had not.
-    /// Returns how many files became visible.
-    pub fn recover(&self, store: &Store) -> Result<usize> {
-        let mut n_published = 0;
-        for folder in self.sets()? {
-            let lock_path = folder.with_extension("lock");
-            let _lock = match lock_if_abandoned(&lock_path)? {
-                Abandoned::No => continue,
-                Abandoned::Yes(lock) => lock,
-            };
-            if let Some(commit) = read_commit(&folder)? {
-                n_published += publish_all(store, &folder, &commit)?;
-            }
-            remove_set(&folder, &lock_path)?;
-        }
-        Ok(n_published)
+    /// One that cannot be finished does not keep the others from it; the first error is returned.
+    pub fn recover(&self, store: &Store) -> Result<()> {
+        let outcomes: Vec<Result<()>> =
+            self.sets()?.iter().map(|folder| recover_set(store, folder)).collect();
+        outcomes.into_iter().collect()
     }
 
     /// The sets of this spool, those at work included.
@@ -91,10 +79,13 @@ impl Spool {
     }
 }
 
-fn default_folder() -> PathBuf {
+fn default_folder(store: &Store) -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    state.unwrap_or_else(std::env::temp_dir).join("tracewise/spool")
+    state.map(|state| state.join("tracewise/spool")).ok_or_else(|| Error::Address {
+        address: store.address().to_owned(),
+        reason: "there is no place to prepare writes in; set archive.spool".into(),
+    })
 }
 
 #[derive(Serialize, Deserialize)]
@@ -152,7 +143,8 @@ impl StagedSet {
         fs::rename(&temporary, &path).map_err(Error::io(&path))?;
         sync_folder(&self.folder)?;
         self.is_final = true;
-        publish_all(store, &self.folder, &commit)?;
+        publish_all(store, &self.folder, &commit)
+            .map_err(|cause| Error::Unfinished { cause: Box::new(cause) })?;
         remove_set(&self.folder, &self.lock_path)
     }
 }
@@ -189,6 +181,18 @@ fn lock_if_abandoned(path: &Path) -> Result<Abandoned> {
     }
 }
 
+fn recover_set(store: &Store, folder: &Path) -> Result<()> {
+    let lock_path = folder.with_extension("lock");
+    let _lock = match lock_if_abandoned(&lock_path)? {
+        Abandoned::No => return Ok(()),
+        Abandoned::Yes(lock) => lock,
+    };
+    if let Some(commit) = read_commit(folder)? {
+        publish_all(store, folder, &commit)?;
+    }
+    remove_set(folder, &lock_path)
+}
+
 fn read_commit(folder: &Path) -> Result<Option<Commit>> {
     let path = folder.join(COMMIT);
     match fs::read(&path) {
@@ -201,16 +205,14 @@ fn read_commit(folder: &Path) -> Result<Option<Commit>> {
 }
 
 /// Publishes what has not been published yet.
-fn publish_all(store: &Store, folder: &Path, commit: &Commit) -> Result<usize> {
-    let mut n_published = 0;
+fn publish_all(store: &Store, folder: &Path, commit: &Commit) -> Result<()> {
     for file in &commit.files {
         let prepared = folder.join(&file.prepared);
         if prepared.exists() {
             store.publish(&prepared, &file.path)?;
-            n_published += 1;
         }
     }
-    Ok(n_published)
+    Ok(())
 }
 
 fn remove_set(folder: &Path, lock: &Path) -> Result<()> {

@@ -14,25 +14,22 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
 use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
+use workload::Timestamp;
 
 use crate::error::{Error, Result};
 use crate::net;
 
 /// How buckets are reached. Keys come from the usual `AWS_*` environment variables.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct S3Settings {
     /// Where the service answers, if it is not Amazon's own.
     pub endpoint: Option<String>,
-    pub region: String,
-}
-
-impl Default for S3Settings {
-    fn default() -> Self {
-        Self { endpoint: None, region: "us-east-1".into() }
-    }
+    /// Where the bucket is; `AWS_REGION` if not set here, else `us-east-1`.
+    pub region: Option<String>,
 }
 
 /// One object below the archive's root.
@@ -40,12 +37,15 @@ impl Default for S3Settings {
 pub struct Object {
     pub path: String,
     pub bytes: u64,
+    pub modified: Timestamp,
 }
 
 /// Reads, lists, publishes and deletes what lies below an archive's root. Calls wait.
 #[derive(Clone)]
 pub struct Store {
     address: String,
+    /// Where the service of a bucket answers.
+    endpoint: String,
     folder: Option<PathBuf>,
     objects: Arc<dyn ObjectStore>,
     runtime: Arc<Runtime>,
@@ -84,11 +84,19 @@ impl Store {
                 (Some(root), Arc::new(PrefixStore::new(LocalFileSystem::new(), prefix)))
             }
         };
-        Ok(Self { address: address.trim_end_matches('/').to_owned(), folder, objects, runtime })
+        let endpoint = s3.endpoint.clone().unwrap_or_default();
+        let address = address.trim_end_matches('/').to_owned();
+        Ok(Self { address, endpoint, folder, objects, runtime })
     }
 
     pub fn address(&self) -> &str {
         &self.address
+    }
+
+    /// A name for this bucket and prefix, of this service, and of no other.
+    pub fn identity(&self) -> String {
+        let whole = format!("{} {}", self.endpoint, self.address);
+        utf8_percent_encode(&whole, NON_ALPHANUMERIC).to_string().replace('%', "_")
     }
 
     /// The folder of a local archive.
@@ -107,7 +115,11 @@ impl Store {
         let found = self.wait(folder, listing.try_collect::<Vec<_>>())?;
         let mut found: Vec<Object> = found
             .into_iter()
-            .map(|meta| Object { path: meta.location.as_ref().to_owned(), bytes: meta.size })
+            .map(|meta| Object {
+                path: meta.location.as_ref().to_owned(),
+                bytes: meta.size,
+                modified: Timestamp(meta.last_modified.timestamp_millis()),
+            })
             .collect();
         found.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(found)
@@ -186,8 +198,10 @@ fn open_bucket(bucket: &str, s3: &S3Settings) -> object_store::Result<impl Objec
     net::install_tls();
     let retry =
         RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() };
-    let builder =
-        AmazonS3Builder::from_env().with_bucket_name(bucket).with_region(&s3.region).with_retry(retry);
+    let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);
+    if let Some(region) = &s3.region {
+        builder = builder.with_region(region);
+    }
     match &s3.endpoint {
         Some(endpoint) => {
             builder.with_endpoint(endpoint).with_allow_http(endpoint.starts_with("http://")).build()

@@ -40,7 +40,7 @@ impl Archive {
                 if !object.path.ends_with(".parquet") {
                     continue;
                 }
-                match StoredFile::parse(&object.path, object.bytes) {
+                match StoredFile::parse(&object) {
                     Some(file) => stored.push(file),
                     None => {
                         let path = self.store.full_path(&object.path);
@@ -71,21 +71,37 @@ impl Archive {
                     report.bytes += file.bytes;
                     sound.push(file.clone());
                 }
+                // A compaction at the same time has removed it.
+                Err(error) if error.is_not_found() => {}
                 Err(error) => report
                     .problems
                     .push(Finding { path: self.store.full_path(&file.path), problem: error.to_string() }),
             }
         }
-        let (_, replaced) = hours::open_visible(&self.store, &sound)?;
-        report.leftovers.extend(replaced.iter().map(|file| Finding {
-            path: self.store.full_path(&file.stored.path),
-            problem: "a newer file stands in for it".into(),
-        }));
+        for day in sound.chunk_by(|a, b| a.partition == b.partition) {
+            let (_, replaced) = hours::open_visible(&self.store, day)?;
+            report.leftovers.extend(replaced.iter().map(|file| Finding {
+                path: self.store.full_path(&file.stored.path),
+                problem: "a newer file stands in for it; compaction removes it".into(),
+            }));
+        }
         self.check_spool(&mut report)?;
         Ok(report)
     }
 
     fn check_spool(&self, report: &mut VerifyReport) -> Result<()> {
+        for path in journal::damaged(&self.spool.journal())? {
+            report.problems.push(Finding {
+                path: path.to_string_lossy().into_owned(),
+                problem: format!("{} was set aside: a record in it is damaged", path.display()),
+            });
+        }
+        for path in self.spool.sets()? {
+            report.leftovers.push(Finding {
+                path: path.to_string_lossy().into_owned(),
+                problem: "a write that is under way, or was stopped".into(),
+            });
+        }
         for path in journal::segments(&self.spool.journal())? {
             report.journal_segments += 1;
             let shown = path.to_string_lossy().into_owned();

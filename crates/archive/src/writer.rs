@@ -1,18 +1,20 @@
 //! The live way in: readings are acknowledged when they are in the journal, and move to
 //! Parquet in the background, an hour at a time.
 
+use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rayon::prelude::*;
 use ulid::Ulid;
-use workload::{Millis, NodeReading, Source};
+use workload::{NodeReading, Source};
 
 use crate::error::{Error, Result};
 use crate::journal::{self, Ending, Journal, SegmentIndex};
-use crate::layout::is_storable;
+use crate::layout::{check_node, is_storable};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_rows;
 use crate::store::{Store, create_folders};
@@ -21,12 +23,12 @@ use crate::store::{Store, create_folders};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterSettings {
     pub segment_bytes: u64,
-    pub segment_length: Millis,
+    pub segment_length: Duration,
 }
 
 impl Default for WriterSettings {
     fn default() -> Self {
-        Self { segment_bytes: 256 << 20, segment_length: Millis::HOUR }
+        Self { segment_bytes: 256 << 20, segment_length: Duration::from_secs(3_600) }
     }
 }
 
@@ -40,21 +42,21 @@ pub struct Writer {
 }
 
 struct Flusher {
-    closed: SyncSender<PathBuf>,
+    closed: Sender<PathBuf>,
     thread: JoinHandle<Result<()>>,
 }
 
 impl Writer {
     /// Opens the archive for readings of one source. What an earlier writer left in the journal
-    /// is turned into Parquet first.
+    /// is turned into Parquet in the background.
     pub(crate) fn open(store: Store, spool: Spool, source: Source, settings: WriterSettings) -> Result<Self> {
         let folder = spool.journal();
         create_folders(&folder)?;
         let lock = lock(&folder.join("lock"))?;
+        let (closed, segments) = channel();
         for segment in journal::segments(&folder)? {
-            flush_segment(&store, &spool, &segment)?;
+            let _ = closed.send(segment);
         }
-        let (closed, segments) = sync_channel(1);
         let thread = std::thread::Builder::new()
             .name("archive-flush".into())
             .spawn(move || flush_all(&store, &spool, &segments))
@@ -66,15 +68,14 @@ impl Writer {
     /// Accepts readings. When this returns they survive a crash; after an error none was
     /// accepted, and the same readings may be offered again.
     pub fn append(&mut self, readings: &[NodeReading]) -> Result<()> {
-        let Some(newest) = readings.last() else { return Ok(()) };
-        if let Some(strange) = readings.iter().find(|reading| !is_storable(reading.time)) {
-            return Err(Error::Time { node: strange.node.to_string(), time: strange.time.0 });
+        for reading in readings {
+            check_node(&reading.node)?;
+            if !is_storable(reading.time) {
+                return Err(Error::Time { node: reading.node.to_string(), time: reading.time.0 });
+            }
         }
-        let is_due = self.journal.bytes() >= self.settings.segment_bytes
-            || self.journal.first().is_some_and(|first| {
-                first.floor(self.settings.segment_length) != newest.time.floor(self.settings.segment_length)
-            });
-        if is_due {
+        let is_old = self.journal.age().is_some_and(|age| age >= self.settings.segment_length);
+        if is_old || self.journal.bytes() >= self.settings.segment_bytes {
             self.end_segment();
         }
         self.journal.append(readings, &self.source).inspect_err(|_| self.end_segment())
@@ -105,46 +106,49 @@ fn lock(path: &Path) -> Result<File> {
     }
 }
 
-/// Flushes segments as they are closed. One that fails, for want of space say, is tried again
-/// with the next; until then its readings stay in the journal.
+/// Flushes segments as they are closed. One that fails, for want of space or of a network, is tried
+/// again with the next, and so are those after it; until then their readings stay in the journal.
 fn flush_all(store: &Store, spool: &Spool, closed: &Receiver<PathBuf>) -> Result<()> {
-    let mut waiting: Vec<PathBuf> = Vec::new();
+    let mut waiting: VecDeque<PathBuf> = VecDeque::new();
     let mut outcome = Ok(());
     while let Ok(segment) = closed.recv() {
-        waiting.push(segment);
-        outcome = Ok(());
-        waiting.retain(|segment| match flush_segment(store, spool, segment) {
-            Ok(()) => false,
-            Err(error) => {
-                tracing::warn!("readings stay in the journal for now: {error}");
-                outcome = Err(error);
-                true
+        waiting.push_back(segment);
+        // A set that was committed and not published would be prepared again with every try.
+        outcome = spool.recover(store);
+        while let (Ok(()), Some(segment)) = (&outcome, waiting.front()) {
+            outcome = flush_segment(store, spool, segment);
+            if outcome.is_ok() {
+                waiting.pop_front();
             }
-        });
+        }
+        if let Err(error) = &outcome {
+            tracing::warn!("readings stay in the journal for now: {error}");
+        }
     }
     outcome
 }
 
 /// Turns one segment into Parquet. Done twice, after a crash, it gives the same files.
 fn flush_segment(store: &Store, spool: &Spool, path: &Path) -> Result<()> {
-    let index = SegmentIndex::read(path)?;
+    let index = match SegmentIndex::read(path) {
+        Err(error @ Error::Damaged { .. }) => return set_aside(path, &error.to_string()),
+        read => read?,
+    };
     let set = spool.stage()?;
     prepare_segment(&index, &set)?;
     if !set.is_empty() {
         set.commit(store)?;
     }
     match index.ending {
-        Ending::Damaged { offset } => {
-            let aside = path.with_extension("damaged");
-            tracing::warn!(
-                "{} is damaged at byte {offset}; what follows is kept as {}",
-                path.display(),
-                aside.display()
-            );
-            fs::rename(path, &aside).map_err(Error::io(&aside))
-        }
+        Ending::Damaged { offset } => set_aside(path, &format!("a record at byte {offset} is damaged")),
         Ending::Whole | Ending::Torn { .. } => fs::remove_file(path).map_err(Error::io(path)),
     }
+}
+
+fn set_aside(path: &Path, reason: &str) -> Result<()> {
+    let aside = path.with_extension("damaged");
+    tracing::warn!("{} is kept as {}: {reason}", path.display(), aside.display());
+    fs::rename(path, &aside).map_err(Error::io(&aside))
 }
 
 /// The files of a segment have ids that follow from the segment's own, so that a flush which is

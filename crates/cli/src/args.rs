@@ -93,7 +93,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "ARCHIVE")]
     pub into: Option<String>,
     /// A layout that is known
-    #[arg(long, value_enum, required_unless_present_any = ["columns", "prometheus"])]
+    #[arg(long, value_enum, required_unless_present_any = ["columns", "prometheus"], conflicts_with = "prometheus")]
     pub preset: Option<Preset>,
     /// A column map of your own, in TOML; `docs/archive.md` says how
     #[arg(long, value_name = "MAP.toml", conflicts_with_all = ["preset", "prometheus"])]
@@ -202,6 +202,9 @@ pub struct CompactArgs {
     /// Remove the oldest files until the archive takes no more than this, such as 500GB
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_size: Option<u64>,
+    /// Keep merged files for so long, for those who are reading them; a later run removes them
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub grace: Option<Duration>,
     /// Only say what would be removed; merge nothing
     #[arg(long)]
     pub dry_run: bool,

@@ -145,6 +145,7 @@ impl Config {
         let mut config = Self::default();
         config.archive.spool = Some(PathBuf::new());
         config.archive.s3.endpoint = Some(String::new());
+        config.archive.s3.region = Some(String::new());
         config.archive.retention.max_age = Some(Written { value: Duration::ZERO, text: String::new() });
         config.archive.retention.max_size = Some(Written { value: 0, text: String::new() });
         config
@@ -204,7 +205,8 @@ address = "data/archive"
 # Where the service answers, if it is not Amazon's own. Keys come from AWS_ACCESS_KEY_ID and
 # AWS_SECRET_ACCESS_KEY.
 # endpoint = "http://127.0.0.1:9000"
-region = "us-east-1"
+# Where the bucket is, if AWS_REGION does not say.
+# region = "us-east-1"
 
 [archive.retention]
 # What `tracewise archive compact` removes; nothing if not set.

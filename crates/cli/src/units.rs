@@ -27,10 +27,17 @@ pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     Err("write epoch seconds (1763193600), RFC 3339 (2026-11-15T08:00:00Z) or a day (2026-11-15)".into())
 }
 
+const MILLISECOND: Duration = Duration::from_millis(1);
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration =
         humantime::parse_duration(text).map_err(|_| "write it like 15s, 100ms, 2h or 90d".to_owned())?;
-    if duration.is_zero() { Err("it has to be longer than nothing".into()) } else { Ok(duration) }
+    if (MILLISECOND..CENTURY).contains(&duration) {
+        Ok(duration)
+    } else {
+        Err("it has to be between 1ms and a century".into())
+    }
 }
 
 const UNITS: [(&str, u64); 10] = [
@@ -100,6 +107,14 @@ mod tests {
         assert_eq!(parse_time("2025-11-15"), Ok(Timestamp::from_seconds(1_763_164_800)));
         assert!(parse_time("yesterday").is_err());
         assert!(parse_time("inf").is_err());
+    }
+
+    #[test]
+    fn durations_are_neither_nothing_nor_forever() {
+        assert_eq!(parse_duration("15s"), Ok(Duration::from_secs(15)));
+        for bad in ["0s", "500us", "1000000000y", "-1s", "15"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -37,6 +37,14 @@ pub struct Scale {
     pub period: Millis,
 }
 
+impl Scale {
+    /// Whether ticks of one can be told from ticks of the other by subtraction.
+    #[inline]
+    fn is_like(self, other: Self) -> bool {
+        self.measure == other.measure && self.ticks_per_second == other.ticks_per_second
+    }
+}
+
 impl From<&Source> for Scale {
     fn from(source: &Source) -> Self {
         Self { measure: source.measure, ticks_per_second: source.ticks_per_second, period: source.period }
@@ -100,7 +108,7 @@ impl Deriver {
             if time <= latest.time {
                 return;
             }
-            if latest.step == step && latest.scale == scale {
+            if latest.step == step && latest.scale.is_like(scale) {
                 if scale.measure == Measure::Interval {
                     reading.ticks = sum(&latest.ticks, ticks);
                 }
@@ -131,7 +139,7 @@ impl Deriver {
         let latest = self.latest.as_ref()?;
         let (begin, period) = ((latest.step + 1) * self.period.0, self.period.0);
         let follows = time.0 >= begin && time.0 < begin + period;
-        if !follows || scale != latest.scale {
+        if !follows || !scale.is_like(latest.scale) {
             return None;
         }
         let is_counter = scale.measure == Measure::Counter;
@@ -199,7 +207,7 @@ enum Spent {
 }
 
 fn spent_since(before: &Baseline, now: &Baseline) -> Spent {
-    if before.scale != now.scale {
+    if !before.scale.is_like(now.scale) {
         return Spent::Reset;
     }
     let correction = CORRECTION_SECONDS * u64::from(now.scale.ticks_per_second);

@@ -1,6 +1,6 @@
 //! Rows out of a file.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
@@ -17,7 +17,7 @@ use crate::rows::{JobRows, ThreadRows, number_of};
 use crate::store::Store;
 use crate::words::Words;
 
-/// Enough for the footer of a day file, so that most files take one read to open.
+/// Enough for the footers of most files, so that they take one read to open.
 const FOOTER_GUESS: u64 = 64 * 1024;
 const MAGIC: &[u8] = b"PAR1";
 
@@ -26,43 +26,32 @@ const MAGIC: &[u8] = b"PAR1";
 pub struct OpenFile {
     pub stored: StoredFile,
     pub info: FileInfo,
-    metadata: Arc<ParquetMetaData>,
+    metadata: OnceLock<ParquetMetaData>,
 }
 
 impl OpenFile {
     pub fn open(store: &Store, stored: &StoredFile) -> Result<Self> {
         let path = store.full_path(&stored.path);
         let damaged = |reason: String| Error::damaged(&path, reason);
-        if stored.bytes < 12 {
-            return Err(damaged(format!("it has {} bytes", stored.bytes)));
+        let metadata = read_footer(store, stored)?;
+        let text = footer_text(&metadata).ok_or_else(|| damaged("it was not written by Tracewise".into()))?;
+        let version: Version = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        if version.format > FORMAT {
+            return Err(Error::NewerFormat { address: path, found: version.format, known: FORMAT });
         }
-        let start = stored.bytes.saturating_sub(FOOTER_GUESS);
-        let mut tail = store.read_range(&stored.path, start..stored.bytes)?;
-        if !tail.ends_with(MAGIC) {
-            return Err(damaged("it is cut off or is not Parquet".into()));
-        }
-        let length_at = tail.len() - 8;
-        let footer_length =
-            u64::from(u32::from_le_bytes(tail[length_at..length_at + 4].try_into().unwrap_or_default()));
-        if footer_length + 8 > stored.bytes {
-            return Err(damaged("its footer is longer than the file".into()));
-        }
-        if footer_length + 8 > tail.len() as u64 {
-            tail = store.read_range(&stored.path, stored.bytes - footer_length - 8..stored.bytes)?;
-        }
-        let footer = tail.slice(tail.len() - 8 - footer_length as usize..);
-        if crc32fast::hash(&footer) != stored.name.crc {
-            return Err(damaged("the checksum of its footer is not the one in its name".into()));
-        }
-        let footer = footer.slice(..footer.len() - 8);
-        let metadata =
-            ParquetMetaDataReader::decode_metadata(&footer).map_err(|error| damaged(error.to_string()))?;
-        let info = info_of(&metadata).map_err(damaged)?;
-        if info.format > FORMAT {
-            return Err(Error::NewerFormat { address: path, found: info.format, known: FORMAT });
-        }
+        let info: FileInfo = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
         check_shape(&metadata, &info, stored).map_err(|reason| Error::damaged(&path, reason))?;
-        Ok(Self { stored: stored.clone(), info, metadata: Arc::new(metadata) })
+        Ok(Self { stored: stored.clone(), info, metadata: OnceLock::new() })
+    }
+
+    /// Parquet's own metadata, a megabyte for a large node's day: kept once rows are read, and not
+    /// for every file of a listing.
+    fn metadata(&self, store: &Store) -> Result<&ParquetMetaData> {
+        if let Some(metadata) = self.metadata.get() {
+            return Ok(metadata);
+        }
+        let read = read_footer(store, &self.stored)?;
+        Ok(self.metadata.get_or_init(|| read))
     }
 
     /// The row groups with readings in `[from, to)`.
@@ -156,35 +145,65 @@ impl OpenFile {
 
     fn read_columns(&self, store: &Store, group: usize, wanted: &[usize]) -> Result<(Vec<Values>, usize)> {
         let info = &self.info.row_groups[group];
-        let bytes = store.read_range(&self.stored.path, info.offset..info.offset + info.length)?;
+        let range = info.offset..info.offset + info.length;
+        let bytes =
+            store.read_range(&self.stored.path, range).map_err(|error| match error.is_not_found() {
+                true => Error::Gone { path: store.full_path(&self.stored.path) },
+                false => error,
+            })?;
         let damaged = |reason: String| Error::damaged(&store.full_path(&self.stored.path), reason);
         if crc32fast::hash(&bytes) != info.crc {
             return Err(damaged(format!("the checksum of row group {group} is wrong")));
         }
         let region = Arc::new(Region { offset: info.offset, bytes });
         let columns = columns_of(self.info.table);
-        let group = self.metadata.row_group(group);
+        let metadata = self.metadata(store)?;
+        let group = metadata.row_group(group);
         let values: Result<Vec<Values>, ParquetError> = wanted
             .par_iter()
-            .map(|index| columns::read_column(&self.metadata, group, &region, *index, columns[*index].kind))
+            .map(|index| columns::read_column(metadata, group, &region, *index, columns[*index].kind))
             .collect();
         Ok((values.map_err(|error| damaged(error.to_string()))?, group.num_rows() as usize))
     }
 }
 
-fn info_of(metadata: &ParquetMetaData) -> Result<FileInfo, String> {
-    let pairs = metadata.file_metadata().key_value_metadata().into_iter().flatten();
-    let ours = pairs.into_iter().find(|pair| pair.key == FOOTER_KEY);
-    let text = ours.and_then(|pair| pair.value.as_deref()).ok_or("it was not written by Tracewise")?;
-    #[derive(Deserialize)]
-    struct Version {
-        format: u32,
+/// Reads a footer, and checks it against the name of its file.
+fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
+    let path = store.full_path(&stored.path);
+    let damaged = |reason: String| Error::damaged(&path, reason);
+    if stored.bytes < 12 {
+        return Err(damaged(format!("it has {} bytes", stored.bytes)));
     }
-    let version: Version = serde_json::from_str(text).map_err(|error| error.to_string())?;
-    if version.format > FORMAT {
-        return Err(format!("it has format {}, newer than this Tracewise knows", version.format));
+    let start = stored.bytes.saturating_sub(FOOTER_GUESS);
+    let mut tail = store.read_range(&stored.path, start..stored.bytes)?;
+    if !tail.ends_with(MAGIC) {
+        return Err(damaged("it is cut off or is not Parquet".into()));
     }
-    serde_json::from_str(text).map_err(|error| error.to_string())
+    let length_at = tail.len() - 8;
+    let length = u64::from(u32::from_le_bytes(tail[length_at..length_at + 4].try_into().unwrap_or_default()));
+    if length + 8 > stored.bytes {
+        return Err(damaged("its footer is longer than the file".into()));
+    }
+    if length + 8 > tail.len() as u64 {
+        tail = store.read_range(&stored.path, stored.bytes - length - 8..stored.bytes)?;
+    }
+    let footer = tail.slice(tail.len() - 8 - length as usize..);
+    if crc32fast::hash(&footer) != stored.name.crc {
+        return Err(damaged("the checksum of its footer is not the one in its name".into()));
+    }
+    let thrift = &footer[..footer.len() - 8];
+    ParquetMetaDataReader::decode_metadata(thrift).map_err(|error| damaged(error.to_string()))
+}
+
+/// What every version of the footer says.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
+fn footer_text(metadata: &ParquetMetaData) -> Option<&str> {
+    let pairs = metadata.file_metadata().key_value_metadata()?;
+    pairs.iter().find(|pair| pair.key == FOOTER_KEY)?.value.as_deref()
 }
 
 /// The footer has to agree with itself, and with the path, before its offsets are trusted.

@@ -11,6 +11,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use codec::{Cursor, Encoder, Names, NodeDecoder};
 use ulid::Ulid;
@@ -40,7 +41,7 @@ struct OpenSegment {
     encoder: Encoder,
     /// Everything before this is on stable storage.
     durable: u64,
-    first: Timestamp,
+    begun: Instant,
 }
 
 impl Journal {
@@ -54,17 +55,19 @@ impl Journal {
         self.open.as_ref().map_or(0, |segment| segment.durable)
     }
 
-    /// The time of the first reading in the current segment.
-    pub fn first(&self) -> Option<Timestamp> {
-        self.open.as_ref().map(|segment| segment.first)
+    /// How long ago the current segment was begun.
+    pub fn age(&self) -> Option<Duration> {
+        self.open.as_ref().map(|segment| segment.begun.elapsed())
     }
 
     /// Adds readings; when this returns they survive a crash. After an error none of them is
     /// accepted, and the caller has to [`close`](Self::close) this segment before it tries again.
     pub fn append(&mut self, readings: &[NodeReading], source: &Source) -> Result<()> {
-        let Some(first) = readings.first() else { return Ok(()) };
+        if readings.is_empty() {
+            return Ok(());
+        }
         if self.open.is_none() {
-            self.open = Some(OpenSegment::create(&self.folder, first.time)?);
+            self.open = Some(OpenSegment::create(&self.folder)?);
         }
         let Some(segment) = self.open.as_mut() else { return Ok(()) };
         self.buffer.clear();
@@ -99,7 +102,7 @@ impl Journal {
 }
 
 impl OpenSegment {
-    fn create(folder: &Path, first: Timestamp) -> Result<Self> {
+    fn create(folder: &Path) -> Result<Self> {
         let path = folder.join(format!("{}.log", next_id()));
         let create = || -> io::Result<File> {
             let mut file = File::create_new(&path)?;
@@ -108,9 +111,13 @@ impl OpenSegment {
             Ok(file)
         };
         match create().map_err(Error::io(&path)).and_then(|file| sync_folder(folder).map(|()| file)) {
-            Ok(file) => {
-                Ok(Self { path, file, encoder: Encoder::default(), durable: MAGIC.len() as u64, first })
-            }
+            Ok(file) => Ok(Self {
+                path,
+                file,
+                encoder: Encoder::default(),
+                durable: MAGIC.len() as u64,
+                begun: Instant::now(),
+            }),
             Err(error) => {
                 let _ = fs::remove_file(&path);
                 Err(error)
@@ -121,6 +128,15 @@ impl OpenSegment {
 
 /// The segments in a journal folder, oldest first.
 pub fn segments(folder: &Path) -> Result<Vec<PathBuf>> {
+    with_extension(folder, "log")
+}
+
+/// Segments that were set aside because they are damaged.
+pub fn damaged(folder: &Path) -> Result<Vec<PathBuf>> {
+    with_extension(folder, "damaged")
+}
+
+fn with_extension(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -128,7 +144,7 @@ pub fn segments(folder: &Path) -> Result<Vec<PathBuf>> {
     };
     let mut paths: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == "log"))
+        .filter(|path| path.extension().is_some_and(|found| found == extension))
         .collect();
     paths.sort();
     Ok(paths)

@@ -34,7 +34,7 @@ impl Unit {
         match self {
             Self::Percent => 100 * 10u32.pow(decimals),
             Self::Fraction | Self::Seconds => 10u32.pow(decimals),
-            Self::Ticks => 100,
+            Self::Ticks => 100 * 10u32.pow(decimals),
         }
     }
 }
@@ -101,6 +101,11 @@ impl ColumnMap {
         }
         if map.modes.is_empty() {
             return Err(refused("[modes] is empty: name at least one, such as user = \"user\"".into()));
+        }
+        if map.unit.measure() == Measure::Counter && !map.modes.values().any(|mode| *mode == Mode::Idle) {
+            return Err(refused(
+                "counters need idle among their [modes]: rates are shares of all ticks".into(),
+            ));
         }
         Ok(map)
     }
@@ -179,8 +184,7 @@ mod tests {
 
     #[test]
     fn a_column_map_is_checked_while_it_is_read() {
-        let good =
-            "layout = 'long'\ntime = 't'\nnode = 'n'\ncpu = 'c'\nunit = 'ticks'\n[modes]\nu = 'user'\n";
+        let good = "layout = 'long'\ntime = 't'\nnode = 'n'\ncpu = 'c'\nunit = 'ticks'\n[modes]\nu = 'user'\ni = 'idle'\n";
         assert!(ColumnMap::from_toml("m.toml", good).is_ok());
         let bad = good.replace("'long'", "'wide'\ncolumns = '{node}'");
         assert!(ColumnMap::from_toml("m.toml", &bad).is_err());

@@ -3,7 +3,7 @@
 //! A file is read twice: first to find how often it was read and how many decimals it keeps,
 //! and to refuse it as a whole if a cell makes no sense; then to load it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -14,57 +14,62 @@ use workload::{
 };
 
 use super::column_map::{ColumnMap, Layout, TimeFormat, match_column};
+use super::nominal_period;
 use crate::error::{Error, Result};
 use crate::{Archive, LoadReport};
 
 /// Finer than this no tool measures.
 const MAX_DECIMALS: u32 = 6;
 
+/// A CSV file that makes sense from its first row to its last.
 pub struct CsvImport<'a> {
-    pub file: &'a Path,
-    pub map: &'a ColumnMap,
-    /// The job every row belongs to, whatever the map says.
-    pub job: Option<JobId>,
-    /// The layout's name, for the record.
-    pub layout: &'a str,
+    table: Table<'a>,
+    survey: Survey,
+    source: Source,
+    job: Option<JobId>,
 }
 
-/// Loads one file. `progress` is told how many of how many rows are done.
-pub fn import_csv(
-    archive: &Archive,
-    import: &CsvImport<'_>,
-    mut progress: impl FnMut(u64, u64),
-) -> Result<LoadReport> {
-    let table = Table::open(import.file, import.map)?;
-    let survey = table.survey()?;
-    let source = Source {
-        origin: format!("{} ({})", file_name(import.file), import.layout),
-        measure: import.map.unit.measure(),
-        ticks_per_second: import.map.unit.ticks_per_second(survey.decimals),
-        modes: table.modes(),
-        period: survey.period,
-    };
-    let job = import.job.clone().map_or_else(|| table.job_of_file(), |job| Ok(Some(job)))?;
-    let mut loader = archive.loader(source)?;
-    let mut n_rows = 0;
-    table.for_each_row(|row| {
-        n_rows += 1;
-        if n_rows % 64 == 0 {
-            progress(n_rows, survey.n_rows);
-        }
-        let time = row.time()?;
-        for thread in row.threads()? {
-            let Some(ticks) = row.ticks(&thread, survey.decimals)? else {
-                loader.note_missing(1);
-                continue;
-            };
-            let owner = job.clone().or(thread.job).map_or(Owner::Unknown, Owner::Job);
-            loader.push(&thread.node, time, &ThreadReading { cpu: thread.cpu, ticks, owner })?;
-        }
-        Ok(())
-    })?;
-    progress(survey.n_rows, survey.n_rows);
-    loader.finish()
+impl<'a> CsvImport<'a> {
+    /// Goes through the file once. `layout` is the map's name, for the record; `job` is the one that
+    /// every row belongs to, whatever the map says.
+    pub fn survey(file: &Path, map: &'a ColumnMap, layout: &str, job: Option<JobId>) -> Result<Self> {
+        let table = Table::open(file, map)?;
+        let survey = table.survey()?;
+        let source = Source {
+            origin: format!("{} ({layout})", file_name(file)),
+            measure: map.unit.measure(),
+            ticks_per_second: map.unit.ticks_per_second(survey.decimals),
+            modes: table.modes(),
+            period: survey.period,
+        };
+        let job = job.map_or_else(|| table.job_of_file(), |job| Ok(Some(job)))?;
+        Ok(Self { table, survey, source, job })
+    }
+
+    /// Loads the file. `progress` is told how many of how many rows are done.
+    pub fn load(&self, archive: &Archive, mut progress: impl FnMut(u64, u64)) -> Result<LoadReport> {
+        let Self { table, survey, source, job } = self;
+        let mut loader = archive.loader(source.clone())?;
+        let mut n_rows = 0;
+        table.for_each_row(|row| {
+            n_rows += 1;
+            if n_rows % 64 == 0 {
+                progress(n_rows, survey.n_rows);
+            }
+            let time = row.time()?;
+            for thread in row.threads()? {
+                let Some(ticks) = row.ticks(&thread, survey.decimals)? else {
+                    loader.note_missing(1);
+                    continue;
+                };
+                let owner = job.clone().or(thread.job).map_or(Owner::Unknown, Owner::Job);
+                loader.push(&thread.node, time, &ThreadReading { cpu: thread.cpu, ticks, owner })?;
+            }
+            Ok(())
+        })?;
+        progress(survey.n_rows, survey.n_rows);
+        loader.finish()
+    }
 }
 
 fn file_name(path: &Path) -> String {
@@ -202,29 +207,35 @@ impl<'a> Table<'a> {
     /// Goes through the whole file once, and refuses it if any cell makes no sense.
     fn survey(&self) -> Result<Survey> {
         let (mut decimals, mut n_rows) = (0, 0);
-        let mut times: Vec<i64> = Vec::new();
+        let mut last_times: HashMap<(NodeName, Cpu), i64> = HashMap::new();
+        let mut gaps: BTreeMap<i64, u64> = BTreeMap::new();
         self.for_each_row(|row| {
             n_rows += 1;
             let time = row.time()?.0;
-            if times.last() != Some(&time) {
-                times.push(time);
-            }
-            for thread in row.threads()? {
-                for (_, index) in thread.modes {
-                    decimals = decimals.max(row.decimals(*index)?);
+            for (index, thread) in row.threads()?.into_iter().enumerate() {
+                for (_, column) in thread.modes {
+                    decimals = decimals.max(row.decimals(*column)?);
                 }
                 row.ticks(&thread, MAX_DECIMALS)?;
+                // The threads of a wide row are read together: the first speaks for all.
+                if index == 0 {
+                    let last = last_times.insert((thread.node, thread.cpu), time);
+                    let gap = last.map_or(0, |last| time - last);
+                    *gaps.entry(gap).or_default() += u64::from(gap > 0);
+                }
             }
             Ok(())
         })?;
         if n_rows == 0 {
             return Err(self.refused(None, "it has a header and no rows".into()));
         }
-        times.sort_unstable();
-        times.dedup();
-        let mut gaps: Vec<i64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
-        gaps.sort_unstable();
-        let period = Millis(gaps.get(gaps.len() / 2).copied().unwrap_or(Millis::SECOND.0));
+        let half = gaps.values().sum::<u64>().div_ceil(2);
+        let mut n_seen = 0;
+        let median = gaps.iter().find(|(_, n)| {
+            n_seen += **n;
+            n_seen >= half && half > 0
+        });
+        let period = median.map_or(Millis::SECOND, |(gap, _)| nominal_period(*gap));
         Ok(Survey { decimals, period, n_rows })
     }
 }
@@ -318,8 +329,15 @@ impl<'t> Row<'t> {
         }
     }
 
+    fn is_missing(&self, text: &str) -> bool {
+        text.is_empty() || self.table.map.missing.iter().any(|missing| missing == text)
+    }
+
     fn decimals(&self, column: usize) -> Result<u32> {
         let text = self.text(column)?;
+        if self.is_missing(text) {
+            return Ok(0);
+        }
         if text.contains(['e', 'E']) {
             return Ok(MAX_DECIMALS);
         }
@@ -332,7 +350,7 @@ impl<'t> Row<'t> {
         let mut ticks = Ticks::default();
         for (mode, column) in thread.modes {
             let text = self.text(*column)?;
-            if text.is_empty() || self.table.map.missing.iter().any(|missing| missing == text) {
+            if self.is_missing(text) {
                 return Ok(None);
             }
             let value = decimal(text, decimals).and_then(|value| u64::try_from(value).ok());

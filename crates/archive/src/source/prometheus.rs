@@ -13,6 +13,7 @@ use workload::{
     Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, ThreadReading, Ticks, Timestamp,
 };
 
+use super::nominal_period;
 use crate::error::{Error, Result};
 use crate::{Archive, LoadReport, Loader, net};
 
@@ -29,8 +30,9 @@ const KERNEL_TICKS: u32 = 100;
 /// For counters that are finer than the kernel's ticks.
 const FINE_TICKS: u32 = 1_000_000;
 
+/// What is asked for.
 #[derive(Debug, Clone)]
-pub struct PrometheusImport {
+pub struct PrometheusQuery {
     pub url: String,
     pub from: Timestamp,
     /// The first moment that is not wanted any more.
@@ -44,29 +46,88 @@ pub struct PrometheusImport {
     pub timeout: Duration,
 }
 
-/// Loads a stretch of time. `progress` is told how many of how many queries are done.
-pub fn import_prometheus(
-    archive: &Archive,
-    import: &PrometheusImport,
-    mut progress: impl FnMut(u64, u64),
-) -> Result<LoadReport> {
-    let server = Server::new(import)?;
-    if import.from >= import.to {
-        return Err(server.failed("the stretch of time is empty: --from has to be before --to".into()));
-    }
-    let metric = server.choose_metric(import)?;
-    let selector = Selector { metric, matchers: import.matchers.clone() };
-    let nodes = server.nodes(import, &selector)?;
-    match load(archive, import, &server, &selector, &nodes, KERNEL_TICKS, &mut progress) {
-        Err(LoadError::FinerTicks) => {
-            load(archive, import, &server, &selector, &nodes, FINE_TICKS, &mut progress)
+/// A stretch of a Prometheus that is known to have samples.
+pub struct PrometheusImport {
+    query: PrometheusQuery,
+    server: Server,
+    selector: Selector,
+    /// Each node with the value of its label.
+    nodes: Vec<(NodeName, String)>,
+    modes: ModeSet,
+}
+
+impl PrometheusImport {
+    /// Asks which nodes there are.
+    pub fn survey(query: PrometheusQuery) -> Result<Self> {
+        let server = Server::new(&query)?;
+        if query.from >= query.to {
+            return Err(server.failed("the stretch of time is empty: --from has to be before --to".into()));
         }
-        done => done,
+        let metric = server.choose_metric(&query)?;
+        let selector = Selector { metric, matchers: query.matchers.clone() };
+        let nodes = server.nodes(&query, &selector)?;
+        let modes = server.modes(&query, &selector)?;
+        Ok(Self { query, server, selector, nodes, modes })
     }
-    .map_err(|error| match error {
-        LoadError::Other(error) => error,
-        LoadError::FinerTicks => server.failed("its counters are no seconds of CPU time".into()),
-    })
+
+    /// The address, without a password.
+    pub fn address(&self) -> &str {
+        &self.server.shown
+    }
+
+    /// Loads the samples. `progress` is told how much of how much is done.
+    pub fn load(&self, archive: &Archive, mut progress: impl FnMut(u64, u64)) -> Result<LoadReport> {
+        let loaded = match self.load_as(archive, KERNEL_TICKS, &mut progress) {
+            Err(LoadError::FinerTicks) => self.load_as(archive, FINE_TICKS, &mut progress),
+            done => done,
+        };
+        loaded.map_err(|error| match error {
+            LoadError::Other(error) => error,
+            LoadError::FinerTicks => self.server.failed("its counters are no seconds of CPU time".into()),
+        })
+    }
+
+    fn load_as(
+        &self,
+        archive: &Archive,
+        ticks_per_second: u32,
+        progress: &mut impl FnMut(u64, u64),
+    ) -> Result<LoadReport, LoadError> {
+        let Self { query, server, selector, nodes, modes } = self;
+        let source = Source {
+            origin: format!("{} {}", server.shown, selector.metric),
+            measure: Measure::Counter,
+            ticks_per_second,
+            modes: *modes,
+            period: Millis::SECOND,
+        };
+        let owner_is_known = selector.metric == AGENT_METRIC;
+        let mut loader = archive.loader(source)?;
+        let span = (query.to - query.from).0;
+        for (done, (node, label)) in nodes.iter().enumerate() {
+            loader.set_period(node, server.period(query, selector, label)?);
+            let mut at = query.from;
+            let mut length = LONGEST_QUERY;
+            while at < query.to {
+                let share = (at - query.from).0 as f64 / span as f64;
+                progress(((done as f64 + share) * 1_000.0) as u64, nodes.len() as u64 * 1_000);
+                let end = (at + length).min(query.to);
+                let selector = selector.with(&query.node_label, label);
+                match server.samples(&selector, at, end) {
+                    Ok(series) => {
+                        push_all(&mut loader, node, &series, (at, end), ticks_per_second, owner_is_known)?;
+                        at = end;
+                    }
+                    Err(error) if error.is_too_much && length > SHORTEST_QUERY => {
+                        length = Millis(length.0 / 2)
+                    }
+                    Err(error) => return Err(error.error.into()),
+                }
+            }
+        }
+        progress(1, 1);
+        Ok(loader.finish()?)
+    }
 }
 
 enum LoadError {
@@ -79,47 +140,6 @@ impl From<Error> for LoadError {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
-}
-
-fn load(
-    archive: &Archive,
-    import: &PrometheusImport,
-    server: &Server,
-    selector: &Selector,
-    nodes: &[(NodeName, String)],
-    ticks_per_second: u32,
-    progress: &mut impl FnMut(u64, u64),
-) -> Result<LoadReport, LoadError> {
-    let source = Source {
-        origin: format!("{} {}", server.shown, selector.metric),
-        measure: Measure::Counter,
-        ticks_per_second,
-        modes: server.modes(import, selector)?,
-        period: server.period(import, selector, &nodes[0].1)?,
-    };
-    let owner_is_known = selector.metric == AGENT_METRIC;
-    let mut loader = archive.loader(source)?;
-    let span = (import.to - import.from).0;
-    for (done, (node, label)) in nodes.iter().enumerate() {
-        let mut at = import.from;
-        let mut length = LONGEST_QUERY;
-        while at < import.to {
-            let share = (at - import.from).0 as f64 / span as f64;
-            progress(((done as f64 + share) * 1_000.0) as u64, nodes.len() as u64 * 1_000);
-            let end = (at + length).min(import.to);
-            let selector = selector.with(&import.node_label, label);
-            match server.samples(&selector, at, end) {
-                Ok(series) => {
-                    push_all(&mut loader, node, &series, (at, end), ticks_per_second, owner_is_known)?;
-                    at = end;
-                }
-                Err(error) if error.is_too_much && length > SHORTEST_QUERY => length = Millis(length.0 / 2),
-                Err(error) => return Err(error.error.into()),
-            }
-        }
-    }
-    progress(1, 1);
-    Ok(loader.finish()?)
 }
 
 /// The samples of a moment, as far as they are there.
@@ -253,9 +273,12 @@ struct Server {
 }
 
 impl Server {
-    fn new(import: &PrometheusImport) -> Result<Self> {
-        let refused = |reason: String| Error::Prometheus { url: import.url.clone(), reason };
-        let mut base = Url::parse(&import.url)
+    fn new(query: &PrometheusQuery) -> Result<Self> {
+        let refused = |reason: String| {
+            let url = query.url.rsplit_once('@').map_or(query.url.as_str(), |(_, host)| host);
+            Error::Prometheus { url: url.to_owned(), reason }
+        };
+        let mut base = Url::parse(&query.url)
             .map_err(|error| refused(format!("{error}; write it like http://prometheus:9090")))?;
         if !matches!(base.scheme(), "http" | "https") {
             return Err(refused("only http:// and https:// can be asked".into()));
@@ -268,7 +291,7 @@ impl Server {
         let _ = shown.set_username("");
         net::install_tls();
         let client = Client::builder()
-            .timeout(import.timeout)
+            .timeout(query.timeout)
             .user_agent(concat!("tracewise/", env!("CARGO_PKG_VERSION")))
             .build()
             .map_err(|error| refused(error.to_string()))?;
@@ -343,41 +366,36 @@ impl Server {
         }
     }
 
-    fn stretch(import: &PrometheusImport) -> [(&'static str, String); 2] {
-        [("start", seconds(import.from)), ("end", seconds(import.to - Millis(1)))]
+    fn stretch(query: &PrometheusQuery) -> [(&'static str, String); 2] {
+        [("start", seconds(query.from)), ("end", seconds(query.to - Millis(1)))]
     }
 
-    fn choose_metric(&self, import: &PrometheusImport) -> Result<String> {
-        if let Some(metric) = &import.metric {
+    fn choose_metric(&self, query: &PrometheusQuery) -> Result<String> {
+        if let Some(metric) = &query.metric {
             return Ok(metric.clone());
         }
         for metric in [AGENT_METRIC, NODE_EXPORTER_METRIC] {
-            let selector = Selector { metric: metric.into(), matchers: import.matchers.clone() };
-            if !self.label_values(import, &selector, &import.node_label)?.is_empty() {
+            let selector = Selector { metric: metric.into(), matchers: query.matchers.clone() };
+            if !self.label_values(query, &selector, &query.node_label)?.is_empty() {
                 return Ok(metric.into());
             }
         }
         Err(self.failed(format!(
             "it has neither {AGENT_METRIC} nor {NODE_EXPORTER_METRIC} with a label {:?} in that stretch of \
              time; name yours with --metric and --node-label",
-            import.node_label
+            query.node_label
         )))
     }
 
-    fn label_values(
-        &self,
-        import: &PrometheusImport,
-        selector: &Selector,
-        label: &str,
-    ) -> Result<Vec<String>> {
-        let mut query = vec![("match[]", selector.to_string())];
-        query.extend(Self::stretch(import));
-        Ok(self.get(&format!("api/v1/label/{label}/values"), &query)?)
+    fn label_values(&self, query: &PrometheusQuery, selector: &Selector, label: &str) -> Result<Vec<String>> {
+        let mut parameters = vec![("match[]", selector.to_string())];
+        parameters.extend(Self::stretch(query));
+        Ok(self.get(&format!("api/v1/label/{label}/values"), &parameters)?)
     }
 
     /// The nodes and the label value of each. A port is left out of a name where that is clear.
-    fn nodes(&self, import: &PrometheusImport, selector: &Selector) -> Result<Vec<(NodeName, String)>> {
-        let values = self.label_values(import, selector, &import.node_label)?;
+    fn nodes(&self, query: &PrometheusQuery, selector: &Selector) -> Result<Vec<(NodeName, String)>> {
+        let values = self.label_values(query, selector, &query.node_label)?;
         let host = |value: &str| match value.rsplit_once(':') {
             Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => host.to_owned(),
             _ => value.to_owned(),
@@ -395,8 +413,8 @@ impl Server {
         Ok(nodes)
     }
 
-    fn modes(&self, import: &PrometheusImport, selector: &Selector) -> Result<ModeSet> {
-        let values = self.label_values(import, selector, "mode")?;
+    fn modes(&self, query: &PrometheusQuery, selector: &Selector) -> Result<ModeSet> {
+        let values = self.label_values(query, selector, "mode")?;
         let modes: ModeSet = values.iter().filter_map(|name| Mode::from_name(name)).collect();
         match modes == ModeSet::EMPTY {
             true => Err(self.failed(format!("{selector} has no label \"mode\" with modes of the kernel"))),
@@ -405,11 +423,11 @@ impl Server {
     }
 
     /// How often a node was scraped: the median gap in the first stretch that has samples.
-    fn period(&self, import: &PrometheusImport, selector: &Selector, node: &str) -> Result<Millis> {
-        let selector = selector.with(&import.node_label, node).with("mode", "user");
-        let mut at = import.from;
-        while at < import.to {
-            let end = (at + LONGEST_QUERY).min(import.to);
+    fn period(&self, query: &PrometheusQuery, selector: &Selector, node: &str) -> Result<Millis> {
+        let selector = selector.with(&query.node_label, node).with("mode", "user");
+        let mut at = query.from;
+        while at < query.to {
+            let end = (at + LONGEST_QUERY).min(query.to);
             let mut gaps: Vec<i64> = Vec::new();
             for one in self.samples(&selector, at, end)? {
                 let times = one.values.iter().map(|(seconds, _)| (seconds * 1e3).round() as i64);
@@ -418,9 +436,7 @@ impl Server {
             }
             if !gaps.is_empty() {
                 gaps.sort_unstable();
-                // Scrapes jitter by milliseconds; their interval is set in steps of a tenth of a second.
-                let median = gaps[gaps.len() / 2];
-                return Ok(Millis(((median + 50) / 100 * 100).max(100)));
+                return Ok(nominal_period(gaps[gaps.len() / 2]));
             }
             at = end;
         }

@@ -1,9 +1,13 @@
 //! Fewer files, the same readings.
 
-use archive::{Retention, Selection};
-use workload::{Derivation, Millis, Timestamp};
+use archive::{Archive, CompactReport, Retention, Selection};
+use workload::{Derivation, Millis, Source, Timestamp};
 
 use crate::{START, create, files, load, n_readings, node, rates};
+
+fn compact(archive: &Archive) -> archive::Result<CompactReport> {
+    archive.compact(Timestamp::from_seconds(START), Millis(0), |_, _| ())
+}
 
 #[test]
 fn compaction_changes_files_and_no_reading() {
@@ -16,12 +20,12 @@ fn compaction_changes_files_and_no_reading() {
     let before = rates(&archive).unwrap();
     assert_eq!(files(folder.path()).len(), 7);
     assert_eq!(n_readings(&archive), 2 * 95 + 10);
-    let report = archive.compact(|_, _| ()).unwrap();
+    let report = compact(&archive).unwrap();
     assert_eq!((report.files_before, report.files_after), (7, 2));
     assert_eq!(files(folder.path()).len(), 2);
     assert_eq!(rates(&archive).unwrap(), before);
     assert_eq!(n_readings(&archive), 2 * 95 + 10);
-    assert_eq!(archive.compact(|_, _| ()).unwrap().files_after, 2);
+    assert_eq!(compact(&archive).unwrap().files_after, 2);
 }
 
 #[test]
@@ -33,7 +37,7 @@ fn a_crash_between_writing_the_new_file_and_removing_the_old_ones_doubles_nothin
     let before = rates(&archive).unwrap();
     let old: Vec<_> =
         files(folder.path()).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect();
-    archive.compact(|_, _| ()).unwrap();
+    compact(&archive).unwrap();
     for (path, bytes) in &old {
         std::fs::write(path, bytes).unwrap();
     }
@@ -41,9 +45,61 @@ fn a_crash_between_writing_the_new_file_and_removing_the_old_ones_doubles_nothin
     assert_eq!(n_readings(&archive), 40);
     let report = archive.verify(|_, _| ()).unwrap();
     assert_eq!((report.problems.len(), report.leftovers.len()), (0, 2));
-    archive.compact(|_, _| ()).unwrap();
+    compact(&archive).unwrap();
     assert_eq!(files(folder.path()).len(), 1);
     assert_eq!(rates(&archive).unwrap(), before);
+}
+
+#[test]
+fn a_file_that_was_merged_before_is_replaced_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    load(&archive, "n1", 0..10);
+    load(&archive, "n1", 10..20);
+    compact(&archive).unwrap();
+    let merged = files(folder.path()).remove(0);
+    let bytes = std::fs::read(&merged).unwrap();
+    load(&archive, "n1", 20..30);
+    compact(&archive).unwrap();
+    std::fs::write(&merged, bytes).unwrap();
+    let list = archive.catalog(Selection::default()).unwrap();
+    assert_eq!((list.nodes[0].files, list.readings()), (1, 60));
+    assert_eq!(archive.verify(|_, _| ()).unwrap().leftovers.len(), 1);
+}
+
+#[test]
+fn merged_files_stay_for_those_who_are_reading_them_if_asked_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    load(&archive, "n1", 0..10);
+    load(&archive, "n1", 10..20);
+    let snapshot = archive.snapshot(Selection::default()).unwrap();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let (now, grace) = (Timestamp(now.as_millis() as i64), Millis(600_000));
+    archive.compact(now, grace, |_, _| ()).unwrap();
+    assert_eq!(files(folder.path()).len(), 3);
+    assert_eq!(snapshot.traces(&node("n1"), &Derivation::default()).unwrap().len(), 2);
+    assert_eq!(n_readings(&archive), 40);
+    archive.compact(now, grace, |_, _| ()).unwrap();
+    assert_eq!(files(folder.path()).len(), 3);
+    archive.compact(now + grace + grace, grace, |_, _| ()).unwrap();
+    assert_eq!(files(folder.path()).len(), 1);
+    assert!(
+        snapshot.traces(&node("n1"), &Derivation::default()).unwrap_err().to_string().contains("--grace")
+    );
+}
+
+#[test]
+fn a_damaged_day_does_not_keep_the_others_from_being_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    for name in ["n1", "n2"] {
+        load(&archive, name, 0..10);
+        load(&archive, name, 10..20);
+    }
+    std::fs::write(&files(folder.path())[0], "rubbish").unwrap();
+    let report = compact(&archive).unwrap();
+    assert_eq!((report.problems.len(), report.files_after), (1, 1));
 }
 
 #[test]
@@ -51,7 +107,7 @@ fn what_is_written_again_later_wins_also_after_compaction() {
     let folder = tempfile::tempdir().unwrap();
     let archive = create(folder.path());
     load(&archive, "n1", 0..10);
-    archive.compact(|_, _| ()).unwrap();
+    compact(&archive).unwrap();
     let mut loader = archive.loader(crate::source()).unwrap();
     let mut corrected = crate::reading("n1", 4);
     corrected.threads[0].ticks.0[0] += 2;
@@ -59,7 +115,7 @@ fn what_is_written_again_later_wins_also_after_compaction() {
     loader.finish().unwrap();
     let after = rates(&archive).unwrap();
     assert_eq!(after.len(), 18);
-    archive.compact(|_, _| ()).unwrap();
+    compact(&archive).unwrap();
     assert_eq!(rates(&archive).unwrap(), after);
     let snapshot = archive.snapshot(Selection::default()).unwrap();
     let trace = &snapshot.traces(&node("n1"), &Derivation::default()).unwrap()[0];
@@ -110,6 +166,23 @@ fn one_hour_of_one_node_is_read_without_the_rest() {
         // The first second is known too: the reading before it was looked up.
         assert_eq!((trace.start(), trace.len(), trace.coverage_counts()), (from, 60, [60, 0, 0]));
     }
+}
+
+#[test]
+fn a_period_that_does_not_divide_an_hour_loses_no_reading() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    let mut loader = archive.loader(Source { period: Millis(7_000), ..crate::source() }).unwrap();
+    for second in (0..7_200).step_by(7) {
+        let reading = crate::reading("n1", second);
+        loader.push(&reading.node, reading.time, &reading.threads[0]).unwrap();
+    }
+    let n_readings = loader.finish().unwrap().readings;
+    let snapshot = archive.snapshot(Selection::default()).unwrap();
+    let derivation = Derivation { period: snapshot.period(&node("n1")), ..Derivation::default() };
+    let by_hour = snapshot.traces_by_hour(&node("n1"), &derivation).unwrap();
+    let n_steps: usize = by_hour.map(|traces| traces.unwrap()[0].read_steps().count()).sum();
+    assert_eq!(n_steps as u64, n_readings - 1);
 }
 
 #[test]

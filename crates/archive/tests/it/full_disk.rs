@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use archive::{Error, WriterSettings};
-use workload::Millis;
 
 use crate::{create, n_readings, rates, reading, source};
 
@@ -51,7 +50,7 @@ impl Drop for SmallDisk {
 fn a_full_disk_stops_accepting_and_goes_on_when_there_is_room() {
     let Some(disk) = SmallDisk::mount(2_048) else { return };
     let archive = create(&disk.path().join("archive"));
-    let settings = WriterSettings { segment_length: Millis(20_000), ..WriterSettings::default() };
+    let settings = WriterSettings { segment_bytes: 1_000, ..WriterSettings::default() };
     let mut writer = archive.writer(source(), settings).unwrap();
     let mut accepted = Vec::new();
     let mut offer = |writer: &mut archive::Writer, second: i64| match writer.append(&[reading("n1", second)])

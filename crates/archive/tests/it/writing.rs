@@ -1,7 +1,7 @@
 //! The live way in, and what is left of it after a crash.
 
 use archive::{Archive, Error, Selection, Settings, WriterSettings};
-use workload::{JobId, JobReading, Millis, Timestamp};
+use workload::{JobId, JobReading, Timestamp};
 
 use crate::{START, create, files, n_readings, node, rates, reading, source};
 
@@ -41,7 +41,7 @@ fn a_writer_that_is_gone_loses_nothing_and_the_next_one_takes_over() {
 fn segments_become_parquet_while_the_writer_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let archive = create(folder.path());
-    let settings = WriterSettings { segment_length: Millis(10_000), ..WriterSettings::default() };
+    let settings = WriterSettings { segment_bytes: 400, ..WriterSettings::default() };
     let mut writer = archive.writer(source(), settings).unwrap();
     for second in 0..60 {
         writer.append(&[reading("n1", second)]).unwrap();
@@ -128,6 +128,7 @@ fn damage_in_the_middle_of_a_journal_is_told_from_a_torn_end_and_kept_aside() {
     archive.writer(source(), WriterSettings::default()).unwrap().close().unwrap();
     assert!(find("damaged").is_some());
     assert!(n_readings(&archive) >= 2);
+    assert_eq!(archive.verify(|_, _| ()).unwrap().problems.len(), 1, "what was lost is still said");
 }
 
 #[test]

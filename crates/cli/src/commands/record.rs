@@ -36,7 +36,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let cpus = CpuCollector::new(Path::new("/proc"));
     let source = cpus.source(period);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
-    let segment_length = Millis(config.record.segment.value.as_millis() as i64);
+    let segment_length = config.record.segment.value;
     let settings = WriterSettings { segment_length, ..WriterSettings::default() };
     let mut writer = archive.writer(source.clone(), settings)?;
 
@@ -53,7 +53,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     while let Some(time) = sampler.wait(is_over) {
         let reading = NodeReading { node: node.clone(), time, threads: cpus.read()?, jobs: Vec::new() };
         match writer.append(std::slice::from_ref(&reading)) {
-            Ok(()) => view.show(&reading)?,
+            Ok(()) => view.show(&reading),
             // A full disk passes; what could not be kept is counted, and recording goes on.
             Err(error @ archive::Error::NoSpace { .. }) => {
                 refused += 1;
@@ -77,19 +77,37 @@ struct View {
     node: NodeName,
     period: Millis,
     scale: Scale,
-    n_shown: u64,
+    n_kept: u64,
+    is_watched: bool,
     n_lines: usize,
 }
 
 impl View {
     fn new(node: NodeName, period: Millis, scale: Scale, json: bool) -> Self {
         let redraws = std::io::stdout().is_terminal() && !json;
-        Self { json, redraws, derivers: BTreeMap::new(), node, period, scale, n_shown: 0, n_lines: 0 }
+        Self {
+            json,
+            redraws,
+            derivers: BTreeMap::new(),
+            node,
+            period,
+            scale,
+            n_kept: 0,
+            is_watched: true,
+            n_lines: 0,
+        }
     }
 
-    fn show(&mut self, reading: &NodeReading) -> anyhow::Result<()> {
+    /// Shows a reading. When nobody looks any more, recording goes on all the same.
+    fn show(&mut self, reading: &NodeReading) {
+        self.n_kept += 1;
+        if self.is_watched {
+            self.is_watched = self.try_to_show(reading).is_ok();
+        }
+    }
+
+    fn try_to_show(&mut self, reading: &NodeReading) -> anyhow::Result<()> {
         let rates = self.rates(reading);
-        self.n_shown += 1;
         if self.json {
             let threads: Vec<_> = rates
                 .iter()
@@ -112,7 +130,7 @@ impl View {
             mean(Rates::iowait) * 100.0,
         );
         if !self.redraws {
-            return if self.n_shown % 10 == 2 { say(&summary) } else { Ok(()) };
+            return if self.n_kept % 10 == 2 { say(&summary) } else { Ok(()) };
         }
         let mut stdout = std::io::stdout().lock();
         if self.n_lines > 0 {
@@ -143,7 +161,7 @@ impl View {
     }
 
     fn end(&self, missed: u64, refused: u64) {
-        complain(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_shown));
+        complain(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_kept));
     }
 }
 

@@ -128,6 +128,40 @@ fn a_column_map_reads_long_files_of_counters() {
 }
 
 #[test]
+fn a_device_is_written_to_and_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    import_small(folder.path());
+    let pipe = folder.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || std::fs::read_to_string(pipe).unwrap()
+    });
+    stdout_of(tracewise().args(["archive", "export", "--out"]).arg(&pipe).arg(folder.path()));
+    assert_eq!(reader.join().unwrap().lines().count(), 156);
+}
+
+#[test]
+fn interleaved_nodes_of_a_slow_source_keep_their_rates() {
+    let folder = tempfile::tempdir().unwrap();
+    let (csv, map, archive) =
+        (folder.path().join("x.csv"), folder.path().join("map.toml"), folder.path().join("a"));
+    let mut text = "t,n,c,u,i\n".to_owned();
+    for second in 0..200i64 {
+        let (node, turn) = (second % 10, second / 10);
+        text += &format!("{},n{node},0,{},{}\n", 1_700_000_000 + second, turn * 250, turn * 750);
+    }
+    std::fs::write(&csv, text).unwrap();
+    let layout = "layout = 'long'\ntime = 't'\nnode = 'n'\ncpu = 'c'\nunit = 'ticks'\n";
+    std::fs::write(&map, format!("{layout}[modes]\nu = 'user'\ni = 'idle'\n")).unwrap();
+    stdout_of(
+        tracewise().args(["archive", "import", "--columns"]).arg(map).arg(csv).arg("--into").arg(&archive),
+    );
+    let rows = export(archive.to_str().unwrap(), |command| command);
+    assert_eq!(rows.lines().skip(1).filter(|line| line.ends_with(",0.25,0,0,0.75")).count(), 190);
+}
+
+#[test]
 fn list_says_what_is_there() {
     let folder = tempfile::tempdir().unwrap();
     import_small(folder.path());

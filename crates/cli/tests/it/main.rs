@@ -1,5 +1,7 @@
 //! The command as users run it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod bad_input;
 mod commands;
 mod crash;

@@ -1,7 +1,7 @@
 //! `tracewise archive compact`
 
 use std::process::ExitCode;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use archive::Retention;
 use serde_json::json;
@@ -9,32 +9,38 @@ use workload::{Millis, Timestamp};
 
 use crate::args::CompactArgs;
 use crate::config::Config;
-use crate::output::{say, say_json};
+use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
 use crate::units::show_bytes;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let now = Timestamp(now.as_millis() as i64);
+    let millis = |duration: Duration| Millis(duration.as_millis() as i64);
     let merged = match args.dry_run {
         true => None,
         false => {
             let progress = Progress::new("merging");
-            Some(archive.compact(|done, total| progress.update(done as u64, total as u64))?)
+            let grace = args.grace.map_or(Millis(0), millis);
+            Some(archive.compact(now, grace, |done, total| progress.update(done as u64, total as u64))?)
         }
     };
     let configured = config.retention();
     let retention = Retention {
-        max_age: args.max_age.map(|age| Millis(age.as_millis() as i64)).or(configured.max_age),
+        max_age: args.max_age.map(millis).or(configured.max_age),
         max_bytes: args.max_size.or(configured.max_bytes),
     };
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let pruned = archive.prune(&retention, Timestamp(now.as_millis() as i64), args.dry_run)?;
+    let pruned = archive.prune(&retention, now, args.dry_run)?;
+    let problems = merged.as_ref().map_or(&[][..], |merged| &merged.problems);
+    problems.iter().for_each(|problem| complain(&format!("error: {problem}")));
+    let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if args.json {
         say_json(&json!({ "merged": merged, "removed": pruned.removed, "dry_run": args.dry_run,
             "files": pruned.files_after, "bytes": pruned.bytes_after }))?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok(code);
     }
-    if let Some(merged) = merged {
+    if let Some(merged) = &merged {
         say(&format!(
             "merged {} files into {}: {} before, {} after",
             merged.files_before,
@@ -49,5 +55,5 @@ pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let freed = pruned.bytes_before - pruned.bytes_after;
         say(&format!("{verb} {} files, {}", pruned.removed.len(), show_bytes(freed)))?;
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(code)
 }

@@ -27,6 +27,13 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let n_rows = export(&snapshot, args, &progress, &mut sink)?;
         sink.flush()?;
         n_rows
+    } else if args.out.exists() && !args.out.is_file() {
+        // A device or a pipe is written to, and never replaced.
+        let out = std::fs::File::options().write(true).open(&args.out);
+        let mut sink = BufWriter::new(out.with_context(|| args.out.display().to_string())?);
+        let n_rows = export(&snapshot, args, &progress, &mut sink)?;
+        sink.flush()?;
+        n_rows
     } else {
         let mut file = NewFile::create(&args.out)?;
         let n_rows = export(&snapshot, args, &progress, &mut file.sink)?;
@@ -34,6 +41,9 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         n_rows
     };
     drop(progress);
+    if n_rows == 0 {
+        complain("warning: nothing matches; `tracewise archive list` shows what there is");
+    }
     match args.json {
         true => say_json(&json!({ "out": args.out, "rows": n_rows }))?,
         false => complain(&format!("{} rows in {}", show_count(n_rows), args.out.display())),

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use archive::source::{ColumnMap, CsvImport, PrometheusImport, import_csv, import_prometheus};
+use archive::source::{ColumnMap, CsvImport, PrometheusImport, PrometheusQuery};
 use archive::{Archive, LoadReport};
 use serde::Serialize;
 use workload::Timestamp;
@@ -26,8 +26,16 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let open = || Archive::open_or_create(address, &config.archive_settings());
     let mut imported = Vec::new();
+    let mut done = |source: String, report: LoadReport| {
+        let one = Imported { source, report };
+        if !args.json {
+            say(&in_words(&one))?;
+        }
+        imported.push(one);
+        anyhow::Ok(())
+    };
     if let (Some(url), Some(from), Some(to)) = (&args.prometheus, args.from, args.to) {
-        let import = PrometheusImport {
+        let import = PrometheusImport::survey(PrometheusQuery {
             url: url.clone(),
             from,
             to,
@@ -35,24 +43,26 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
             matchers: args.matchers.clone(),
             node_label: args.node_label.clone(),
             timeout: args.timeout,
-        };
-        let progress = Progress::new(format!("asking {url}"));
-        let report = import_prometheus(&open()?, &import, |done, total| progress.update(done, total))?;
-        imported.push(Imported { source: url.clone(), report });
+        })?;
+        let progress = Progress::new(format!("asking {}", import.address()));
+        let report = import.load(&open()?, |done, total| progress.update(done, total))?;
+        drop(progress);
+        done(import.address().to_owned(), report)?;
     } else {
         let (map, layout) = column_map(args)?;
         for file in &args.files {
-            // A missing file should not leave an empty archive behind.
             std::fs::metadata(file).with_context(|| file.display().to_string())?;
+        }
+        for file in &args.files {
             let progress = Progress::new(format!("importing {}", file.display()));
-            let import = CsvImport { file, map: &map, job: args.job.clone(), layout: &layout };
-            let report = import_csv(&open()?, &import, |done, total| progress.update(done, total))?;
-            imported.push(Imported { source: file.display().to_string(), report });
+            let import = CsvImport::survey(file, &map, &layout, args.job.clone())?;
+            let report = import.load(&open()?, |done, total| progress.update(done, total))?;
+            drop(progress);
+            done(file.display().to_string(), report)?;
         }
     }
-    match args.json {
-        true => say_json(&imported)?,
-        false => imported.iter().try_for_each(|one| say(&in_words(one)))?,
+    if args.json {
+        say_json(&imported)?;
     }
     Ok(ExitCode::SUCCESS)
 }

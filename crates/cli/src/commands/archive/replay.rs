@@ -8,13 +8,14 @@ use serde_json::json;
 
 use crate::args::ReplayArgs;
 use crate::config::Config;
-use crate::output::say;
+use crate::output::{complain, say};
 
 pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if args.speed.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
         bail!("--speed has to be a number above zero");
     }
     let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
+    let mut n_shown = 0u64;
     for reading in Replay::new(&snapshot, args.speed)? {
         let reading = reading?;
         let threads: Vec<_> = reading
@@ -29,7 +30,11 @@ pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
         if !threads.is_empty() {
             let time = reading.time.0 as f64 / 1e3;
             say(&json!({ "time": time, "node": reading.node, "threads": threads }).to_string())?;
+            n_shown += 1;
         }
+    }
+    if n_shown == 0 {
+        complain("warning: nothing matches; `tracewise archive list` shows what there is");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -74,7 +74,11 @@ fn summary(trace: &Trace, job: Option<&workload::JobId>) -> Option<ThreadSummary
     let mut mean = [0.0; 4];
     let mut busy = vec![(0.0, 0usize); COLUMNS.min(trace.len())];
     let n_columns = busy.len();
-    for step in (0..trace.len()).filter(|step| wanted(*step)) {
+    // With a job, what is missing counts between its first and its last step.
+    let first = (0..trace.len()).find(|step| wanted(*step))?;
+    let last = (0..trace.len()).rfind(|step| wanted(*step))?;
+    let counts_as = |step: &usize| wanted(*step) || trace.coverage(*step) == Coverage::Missing;
+    for step in (first..=last).filter(counts_as) {
         counts[match trace.coverage(step) {
             Coverage::Read => 0,
             Coverage::Bridged => 1,
