@@ -1,6 +1,9 @@
 //! What a node says of itself: collectors, and the clock they are read by.
 
+pub mod cgroup;
 pub mod cpu;
+pub mod cpuset;
+pub mod owner;
 pub mod sampler;
 
 /// The node's own name.

@@ -31,6 +31,9 @@ pub enum Command {
     Archive(ArchiveCommand),
     /// Record the CPU threads of this machine into an archive, once a second
     Record(RecordArgs),
+    /// What a node says of itself, and whether it says enough
+    #[command(subcommand)]
+    Agent(AgentCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -245,12 +248,37 @@ pub struct RecordArgs {
     /// The name to record this machine under [default: its hostname]
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
+    #[command(flatten)]
+    pub roots: KernelRoots,
     /// Stop after so long
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
     /// Print each acknowledged second as a JSON line
     #[arg(long)]
     pub json: bool,
+}
+
+/// Where the kernel's files are.
+#[derive(Debug, ClapArgs)]
+pub struct KernelRoots {
+    /// Where the proc file system is mounted
+    #[arg(long = "path.procfs", value_name = "FOLDER", default_value = "/proc")]
+    pub procfs: PathBuf,
+    /// Where control groups are mounted
+    #[arg(long = "path.cgroupfs", value_name = "FOLDER", default_value = "/sys/fs/cgroup")]
+    pub cgroupfs: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Which jobs are found on this node, which threads they own, what was skipped, what to change
+    Doctor {
+        #[command(flatten)]
+        roots: KernelRoots,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

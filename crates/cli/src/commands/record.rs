@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
+use agent::cgroup::CgroupCollector;
 use agent::cpu::CpuCollector;
+use agent::owner::Ownership;
 use agent::sampler::Sampler;
 use anyhow::bail;
 use archive::{Archive, WriterSettings};
@@ -33,7 +34,8 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
         Some(node) => node.clone(),
         None => NodeName::new(agent::hostname())?,
     };
-    let cpus = CpuCollector::new(Path::new("/proc"));
+    let cpus = CpuCollector::new(&args.roots.procfs);
+    let cgroups = CgroupCollector::new(&args.roots.cgroupfs, &args.roots.procfs);
     let source = cpus.source(period);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
     let segment_length = config.record.segment.value;
@@ -51,7 +53,11 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let is_over = || stop.load(Ordering::SeqCst) || args.duration.is_some_and(|most| begun.elapsed() >= most);
     let mut refused = 0u64;
     while let Some(time) = sampler.wait(is_over) {
-        let reading = NodeReading { node: node.clone(), time, threads: cpus.read()?, jobs: Vec::new() };
+        let mut threads = cpus.read()?;
+        let jobs = cgroups.discover().jobs;
+        Ownership::of(&jobs).flag(&mut threads);
+        let jobs = jobs.into_iter().map(|job| job.reading).collect();
+        let reading = NodeReading { node: node.clone(), time, threads, jobs };
         match writer.append(std::slice::from_ref(&reading)) {
             Ok(()) => view.show(&reading),
             // A full disk passes; what could not be kept is counted, and recording goes on.

@@ -237,6 +237,46 @@ fn this_machine_is_recorded() {
 }
 
 #[test]
+fn jobs_on_a_node_are_recorded_with_their_threads_and_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, node) = (folder.path().join("a"), fixture("nodes/slurm-v2"));
+    let mut record = tracewise();
+    record.args(["record", "--interval", "100ms", "--duration", "400ms", "--into"]).arg(&archive);
+    stdout_of(
+        record.arg("--path.procfs").arg(node.join("proc")).arg("--path.cgroupfs").arg(node.join("cgroup")),
+    );
+    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+    assert_eq!(list["nodes"][0]["jobs"], serde_json::json!(["42", "43"]));
+    let mut export = tracewise();
+    let rows = stdout_of(
+        export.args(["archive", "export", "--table", "cgroup", "--job", "42", "--out", "-"]).arg(archive),
+    );
+    assert!(
+        rows.lines()
+            .nth(1)
+            .unwrap()
+            .ends_with(",42,1073741824,2147483648,4294967296,1234,567,1234,567,1234,567")
+    );
+}
+
+#[test]
+fn the_doctor_says_what_it_found_and_what_to_change() {
+    let doctor = |name: &str| {
+        let node = fixture(&format!("nodes/{name}"));
+        let mut doctor = tracewise();
+        let roots = ["--path.procfs=proc", "--path.cgroupfs=cgroup"];
+        let output = run(doctor.args(["agent", "doctor"]).args(roots).current_dir(node));
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, text) = doctor("slurm-v2");
+    insta::assert_snapshot!("doctor", text);
+    assert_eq!(code, Some(0));
+    let (code, text) = doctor("slurm-without-cpuset");
+    insta::assert_snapshot!("doctor-without-cpuset", text);
+    assert_eq!(code, Some(1));
+}
+
+#[test]
 fn the_configuration_is_shown_checked_and_exemplified() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("tracewise.toml");

@@ -1,0 +1,46 @@
+//! Which thread works for which job.
+
+use std::collections::BTreeMap;
+
+use workload::{Cpu, JobId, Owner, ThreadReading};
+
+use crate::cgroup::Job;
+
+/// Who owns each thread, as far as cpusets tell.
+#[derive(Debug, Clone, Default)]
+pub struct Ownership {
+    jobs_of: BTreeMap<Cpu, Vec<JobId>>,
+    /// Jobs that may run anywhere.
+    pub unconfined: Vec<JobId>,
+}
+
+impl Ownership {
+    pub fn of(jobs: &[Job]) -> Self {
+        let mut ownership = Self::default();
+        for job in jobs {
+            match &job.cpus {
+                Some(cpus) => {
+                    cpus.iter()
+                        .for_each(|cpu| ownership.jobs_of.entry(cpu).or_default().push(job.id.clone()));
+                }
+                None => ownership.unconfined.push(job.id.clone()),
+            }
+        }
+        ownership
+    }
+
+    /// One confined job owns a thread; several share it; none leaves it to nobody, unless a job
+    /// without a cpuset may be running on it, which cannot be known.
+    pub fn owner(&self, cpu: Cpu) -> Owner {
+        match self.jobs_of.get(&cpu).map(Vec::as_slice) {
+            Some([job]) => Owner::Job(job.clone()),
+            Some([_, _, ..]) => Owner::Shared,
+            _ if self.unconfined.is_empty() => Owner::Nobody,
+            _ => Owner::Unknown,
+        }
+    }
+
+    pub fn flag(&self, threads: &mut [ThreadReading]) {
+        threads.iter_mut().for_each(|thread| thread.owner = self.owner(thread.cpu));
+    }
+}

@@ -1,0 +1,156 @@
+//! Nodes as folders: every layout of control groups, and what is made of it.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::path::PathBuf;
+
+use agent::cgroup::{CgroupCollector, Discovery, Hierarchy};
+use agent::cpu::CpuCollector;
+use agent::owner::Ownership;
+
+fn node(name: &str) -> PathBuf {
+    testbed::workspace().join("fixtures/nodes").join(name)
+}
+
+fn discover(name: &str) -> Discovery {
+    CgroupCollector::new(&node(name).join("cgroup"), &node(name).join("proc")).discover()
+}
+
+/// Jobs as `manager id cpus`, and the owner of each thread.
+fn seen(name: &str) -> (Vec<String>, String) {
+    let discovery = discover(name);
+    let jobs = discovery.jobs.iter().map(|job| {
+        let cpus = job.cpus.as_ref().map_or("anywhere".into(), |cpus| format!("on {cpus}"));
+        format!("{} {} {cpus}", job.manager.name(), job.id)
+    });
+    let mut threads = CpuCollector::new(&node(name).join("proc")).read().unwrap();
+    Ownership::of(&discovery.jobs).flag(&mut threads);
+    let owners = threads.iter().map(|thread| match thread.owner.job() {
+        Some(job) => job.to_string(),
+        None => thread.owner.state().to_owned(),
+    });
+    (jobs.collect(), owners.collect::<Vec<_>>().join(" "))
+}
+
+#[test]
+fn every_layout_gives_each_thread_its_owner() {
+    let pod = "2fc932ce-fdcc-454b-97bd-aadfdeb4c340";
+    let pod_on = |cpus: &str| format!("kubernetes {pod} on {cpus}");
+    let cases: [(&str, Vec<String>, String); 12] = [
+        (
+            "slurm-v2",
+            vec!["slurm 42 on 0-3".into(), "slurm 43 on 4-5".into()],
+            "42 42 42 42 43 43 nobody nobody".into(),
+        ),
+        (
+            "slurm-multiple",
+            vec!["slurm 7 on 2".into()],
+            "nobody nobody 7 nobody nobody nobody nobody nobody".into(),
+        ),
+        (
+            "slurm-sluid",
+            vec!["slurm 3385 on 0-1".into(), "slurm s5K1KKYAYG5D01 on 2-3".into()],
+            "3385 3385 s5K1KKYAYG5D01 s5K1KKYAYG5D01 nobody nobody nobody nobody".into(),
+        ),
+        (
+            "slurm-shared",
+            vec!["slurm 1 on 0-7".into(), "slurm 2 on 0-1".into()],
+            "shared shared 1 1 1 1 1 1".into(),
+        ),
+        (
+            "slurm-without-cpuset",
+            vec!["slurm 5 anywhere".into(), "slurm 6 anywhere".into()],
+            ["unknown"; 8].join(" "),
+        ),
+        ("slurm-v1", vec!["slurm 9 on 4-7".into()], "nobody nobody nobody nobody 9 9 9 9".into()),
+        (
+            "htcondor-v2",
+            vec!["htcondor 120.3 on 0-1".into(), "htcondor slot1_2 on 2".into()],
+            "120.3 120.3 slot1_2 nobody nobody nobody nobody nobody".into(),
+        ),
+        (
+            "htcondor-v1",
+            vec!["htcondor slot1 on 3".into()],
+            "nobody nobody nobody slot1 nobody nobody nobody nobody".into(),
+        ),
+        (
+            "kubernetes-systemd",
+            vec![pod_on("6-7")],
+            format!("nobody nobody nobody nobody nobody nobody {pod} {pod}"),
+        ),
+        (
+            "kubernetes-cgroupfs",
+            vec![pod_on("5")],
+            format!("nobody nobody nobody nobody nobody {pod} nobody nobody"),
+        ),
+        (
+            "pbs",
+            vec!["pbs 123.server on 0-3".into(), "pbs 124.server on 4".into()],
+            "123.server 123.server 123.server 123.server 124.server nobody nobody nobody".into(),
+        ),
+        (
+            "systemd-slice",
+            vec!["systemd batch.slice on 1-2".into()],
+            "nobody batch.slice batch.slice nobody nobody nobody nobody nobody".into(),
+        ),
+    ];
+    for (name, jobs, owners) in cases {
+        assert_eq!(seen(name), (jobs, owners), "{name}");
+    }
+}
+
+#[test]
+fn a_job_that_has_ended_does_not_count_and_is_said_to_be_skipped() {
+    let discovery = discover("slurm-v2");
+    let skipped: Vec<&str> = discovery.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+    assert_eq!(skipped, ["system.slice/slurmstepd.scope/job_40"]);
+    assert_eq!(discovery.hierarchy, Hierarchy::Unified);
+}
+
+#[test]
+fn memory_and_pressure_are_read_with_no_limit_as_absent() {
+    let discovery = discover("slurm-v2");
+    let reading = &discovery.jobs[0].reading;
+    assert_eq!(reading.memory_bytes, Some(1 << 30));
+    assert_eq!(reading.memory_limit_bytes, Some(4 << 30));
+    assert_eq!(reading.io_pressure.some_usec, Some(1234));
+    assert_eq!(discovery.jobs[1].reading.memory_limit_bytes, None);
+    let old = &discover("slurm-v1").jobs[0];
+    assert_eq!((old.reading.memory_bytes, old.reading.memory_limit_bytes), (Some(1 << 20), None));
+    assert_eq!((old.uid, old.reading.cpu_pressure.some_usec), (Some(1000), None));
+}
+
+#[test]
+fn a_missing_root_or_odd_names_are_no_reason_to_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let look = || CgroupCollector::new(&folder.path().join("cgroup"), folder.path()).discover();
+    assert_eq!(look().hierarchy, Hierarchy::Absent);
+    let scope = folder.path().join("cgroup/system.slice/slurmstepd.scope");
+    for name in ["job_1\"}\n{", "job_", "job_99999999999999999999", "s\u{fffd}", "job_7"] {
+        std::fs::create_dir_all(scope.join(name)).unwrap();
+        std::fs::write(scope.join(name).join("cgroup.procs"), "1\nhalf a li").unwrap();
+        std::fs::write(scope.join(name).join("cpuset.cpus.effective"), "0-").unwrap();
+        std::fs::write(scope.join(name).join("memory.current"), "12 apples").unwrap();
+    }
+    std::fs::write(folder.path().join("cgroup/cgroup.controllers"), "cpuset\n").unwrap();
+    let jobs = look().jobs;
+    let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+    assert_eq!(ids, ["7", "99999999999999999999"]);
+    assert!(jobs.iter().all(|job| job.cpus.is_none() && job.reading.memory_bytes.is_none()));
+}
+
+#[test]
+fn ten_thousand_jobs_are_found_within_a_second() {
+    let folder = tempfile::tempdir().unwrap();
+    let scope = folder.path().join("system.slice/slurmstepd.scope");
+    for job in 0..10_000 {
+        let group = scope.join(format!("job_{job}"));
+        std::fs::create_dir_all(&group).unwrap();
+        std::fs::write(group.join("cgroup.procs"), "1\n").unwrap();
+    }
+    std::fs::write(folder.path().join("cgroup.controllers"), "cpuset\n").unwrap();
+    let begun = std::time::Instant::now();
+    let found = CgroupCollector::new(folder.path(), folder.path()).discover();
+    assert_eq!(found.jobs.len(), 10_000);
+    assert!(begun.elapsed().as_secs_f64() < 5.0, "{:?}", begun.elapsed());
+}
