@@ -81,11 +81,15 @@ pub fn is_storable(time: Timestamp) -> bool {
     (Timestamp(0)..Timestamp::from_seconds(253_402_300_800)).contains(&time)
 }
 
+/// How many ids may follow from one that [`next_id`] gave, for the parts of what it names.
+pub const IDS_FOR_PARTS: u128 = 1 << 16;
+
 /// An id for something new: later ones are larger, also within a millisecond.
 pub fn next_id() -> Ulid {
     static LAST: Mutex<Ulid> = Mutex::new(Ulid(0));
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    *last = Ulid::generate().max(Ulid(last.0 + 1));
+    let fresh = Ulid(Ulid::generate().0 / IDS_FOR_PARTS * IDS_FOR_PARTS);
+    *last = fresh.max(Ulid(last.0 + IDS_FOR_PARTS));
     *last
 }
 

@@ -3,18 +3,14 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use workload::derive::Scale;
-use workload::{Millis, NodeName, Source, ThreadReading, Timestamp};
+use workload::{Millis, NodeName, NodeReading, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::layout::{check_node, next_id};
-use crate::rows::{JobRows, ThreadRows};
+use crate::journal::{Journal, SegmentIndex};
+use crate::layout::check_node;
 use crate::spool::{Spool, StagedSet};
-use crate::stage::prepare_rows;
+use crate::stage::prepare_segment;
 use crate::store::Store;
-
-/// Readings kept in memory before the largest node's go to disk; a reading takes about 90 bytes.
-const ROWS_IN_MEMORY: usize = 1_000_000;
 
 /// What an import brought.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -32,14 +28,15 @@ pub struct LoadReport {
     pub bytes: u64,
 }
 
-/// Collects the readings of one import.
+/// Collects the readings of one import, in a journal of its own.
 pub struct Loader {
     store: Store,
     set: StagedSet,
+    journal: Journal,
     source: Source,
-    rows: BTreeMap<NodeName, ThreadRows>,
     periods: BTreeMap<NodeName, Millis>,
-    n_rows: usize,
+    /// Readings of one node at one moment come one after the other, and are written together.
+    gathered: Option<NodeReading>,
     n_pushed: u64,
     report: LoadReport,
 }
@@ -47,19 +44,14 @@ pub struct Loader {
 impl Loader {
     pub(crate) fn new(store: Store, spool: &Spool, source: Source) -> Result<Self> {
         let set = spool.stage()?;
-        let (rows, report) = (BTreeMap::new(), LoadReport::default());
-        let periods = BTreeMap::new();
-        Ok(Self { store, set, source, rows, periods, n_rows: 0, n_pushed: 0, report })
+        let journal = Journal::new(set.folder().to_owned())?;
+        let (periods, report) = (BTreeMap::new(), LoadReport::default());
+        Ok(Self { store, set, journal, source, periods, gathered: None, n_pushed: 0, report })
     }
 
     /// How often a node was read, if not as often as the source in general.
     pub fn set_period(&mut self, node: &NodeName, period: Millis) {
         self.periods.insert(node.clone(), period);
-    }
-
-    fn source_of(&self, node: &NodeName) -> Source {
-        let period = self.periods.get(node).copied().unwrap_or(self.source.period);
-        Source { period, ..self.source.clone() }
     }
 
     /// Counts readings that the source does not have.
@@ -68,52 +60,49 @@ impl Loader {
     }
 
     pub fn push(&mut self, node: &NodeName, time: Timestamp, reading: &ThreadReading) -> Result<()> {
-        let scale = Scale::from(&self.source);
-        match self.rows.get_mut(node) {
-            Some(rows) => rows.push(time, reading, scale),
-            None => {
+        self.n_pushed += 1;
+        match &mut self.gathered {
+            Some(gathered) if gathered.node == *node && gathered.time == time => {
+                gathered.threads.push(reading.clone());
+                Ok(())
+            }
+            _ => {
                 check_node(node)?;
-                let mut rows = ThreadRows::default();
-                rows.push(time, reading, scale);
-                self.rows.insert(node.clone(), rows);
-                self.report.nodes += 1;
+                self.write_gathered()?;
+                let (node, threads) = (node.clone(), vec![reading.clone()]);
+                self.gathered = Some(NodeReading { node, time, threads, jobs: Vec::new() });
+                Ok(())
             }
         }
-        self.n_rows += 1;
-        self.n_pushed += 1;
-        if self.n_rows > ROWS_IN_MEMORY {
-            let largest = self.rows.iter().max_by_key(|(_, rows)| rows.len()).map(|(node, _)| node.clone());
-            largest.map_or(Ok(()), |node| self.write(&node))?;
-        }
-        Ok(())
     }
 
-    fn write(&mut self, node: &NodeName) -> Result<()> {
-        let Some(rows) = self.rows.get_mut(node).map(std::mem::take) else { return Ok(()) };
-        self.n_rows -= rows.len();
-        let infos =
-            prepare_rows(&self.set, node, &self.source_of(node), next_id(), rows, JobRows::default())?;
-        for (info, bytes) in infos {
-            self.report.readings += info.rows();
-            self.report.first = Some(self.report.first.map_or(info.first(), |first| first.min(info.first())));
-            self.report.last = Some(self.report.last.map_or(info.last(), |last| last.max(info.last())));
-            self.report.files += 1;
-            self.report.bytes += bytes;
+    fn write_gathered(&mut self) -> Result<()> {
+        let Some(gathered) = self.gathered.take() else { return Ok(()) };
+        let period = self.periods.get(&gathered.node).copied().unwrap_or(self.source.period);
+        if period == self.source.period {
+            return self.journal.append_in_passing(&gathered, &self.source);
         }
-        Ok(())
+        self.journal.append_in_passing(&gathered, &Source { period, ..self.source.clone() })
     }
 
     /// Makes everything visible.
     pub fn finish(mut self) -> Result<LoadReport> {
-        let nodes: Vec<NodeName> = self.rows.keys().cloned().collect();
-        for node in nodes {
-            self.write(&node)?;
-        }
-        if self.set.is_empty() {
+        self.write_gathered()?;
+        let Some(segment) = self.journal.finish()? else {
             return Err(Error::Nothing { what: format!("{} has no readings", self.source.origin) });
+        };
+        let index = SegmentIndex::read(&segment)?;
+        let mut report = LoadReport { nodes: index.nodes().count(), ..self.report };
+        for file in prepare_segment(&self.set, &index)? {
+            let (first, last) = (file.info.first(), file.info.last());
+            report.readings += file.info.rows();
+            report.first = Some(report.first.map_or(first, |known| known.min(first)));
+            report.last = Some(report.last.map_or(last, |known| known.max(last)));
+            report.files += 1;
+            report.bytes += file.bytes;
         }
-        self.report.repeated = self.n_pushed - self.report.readings;
+        report.repeated = self.n_pushed.saturating_sub(report.readings);
         self.set.commit(&self.store)?;
-        Ok(self.report)
+        Ok(report)
     }
 }

@@ -113,7 +113,7 @@ impl Snapshot {
         let mut found = Vec::new();
         for segment in &self.segments {
             let read = segment.read_node(node)?.into_iter();
-            found.extend(read.map(|(source, rows, _)| (segment.id, source, rows)));
+            found.extend(read.map(|rows| (segment.id, rows.source, rows.threads)));
         }
         Ok(found)
     }
@@ -185,7 +185,7 @@ impl Snapshot {
             rows.rows.extend(hours::read_jobs(&self.store, files, pieces)?.rows);
         }
         for segment in &self.segments {
-            rows.rows.extend(segment.read_node(node)?.into_iter().flat_map(|(_, _, jobs)| jobs.rows));
+            rows.rows.extend(segment.read_node(node)?.into_iter().flat_map(|rows| rows.jobs.rows));
         }
         let mut rows = rows.sorted().rows;
         rows.retain(|(time, reading)| {

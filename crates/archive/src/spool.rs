@@ -114,6 +114,11 @@ pub struct StagedSet {
 }
 
 impl StagedSet {
+    /// The folder of the set, for what goes with it.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// Where a file may be prepared.
     pub fn prepare(&self) -> PathBuf {
         self.folder.join(format!("{}.parquet", next_id()))

@@ -6,14 +6,19 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
 use parquet::errors::ParquetError;
+use rayon::prelude::*;
 use ulid::Ulid;
 use workload::{NodeName, Source, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::file::{FileInfo, FileWriter};
-use crate::layout::{FileName, Partition, Table, date_of};
+use crate::journal::{NodeRows, SegmentIndex};
+use crate::layout::{FileName, IDS_FOR_PARTS, Partition, Table, date_of};
 use crate::rows::{JobRows, ThreadRows};
 use crate::spool::StagedSet;
+
+/// Readings of a node that are sorted in memory at once; one takes about 90 bytes.
+const ROWS_IN_MEMORY: usize = 500_000;
 
 /// A file while it is being prepared.
 pub type NewFile = FileWriter<BufWriter<File>>;
@@ -80,23 +85,36 @@ pub fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error + '_ {
     }
 }
 
-/// Prepares the files for one node's rows of one source: one for each day and table.
-pub fn prepare_rows(
-    set: &StagedSet,
-    node: &NodeName,
-    source: &Source,
-    id: Ulid,
-    threads: ThreadRows,
-    jobs: JobRows,
-) -> Result<Vec<(FileInfo, u64)>> {
-    let mut infos = Vec::new();
+/// Prepares the files of a segment of the journal, nodes in parallel. Their ids follow from the
+/// segment's own, so that doing it again after a crash names them as before.
+pub fn prepare_segment(set: &StagedSet, index: &SegmentIndex) -> Result<Vec<Prepared>> {
+    let nodes: Vec<_> = index.nodes().collect();
+    let prepared: Result<Vec<Vec<Prepared>>> = nodes
+        .par_iter()
+        .map(|node| {
+            let mut files = Vec::new();
+            index.for_each_part(node, ROWS_IN_MEMORY, |rows| {
+                let part = (files.len() as u128).min(IDS_FOR_PARTS - 1);
+                files.extend(prepare_rows(set, node, Ulid(index.id.0 + part), rows)?);
+                Ok(())
+            })?;
+            Ok(files)
+        })
+        .collect();
+    Ok(prepared?.into_iter().flatten().collect())
+}
+
+/// Prepares the files for one node's rows: one for each day and table.
+fn prepare_rows(set: &StagedSet, node: &NodeName, id: Ulid, rows: NodeRows) -> Result<Vec<Prepared>> {
+    let NodeRows { source, threads, jobs } = rows;
+    let mut files = Vec::new();
     let mut prepare = |date, table, fill: &dyn Fn(&mut NewFile) -> Result<(), ParquetError>| {
         let partition = Partition { table, date, node: node.clone() };
-        let target = Target { partition, source, id, level: 0, replaces: BTreeSet::new() };
-        let prepared =
+        let target = Target { partition, source: &source, id, level: 0, replaces: BTreeSet::new() };
+        let file =
             prepare_file(set, target, |writer| fill(writer).map_err(failed(Path::new(node.as_str()))))?;
-        set.add(&prepared.path, prepared.place);
-        infos.push((prepared.info, prepared.bytes));
+        set.add(&file.path, file.place.clone());
+        files.push(file);
         Ok::<(), Error>(())
     };
     for (date, rows) in threads_by_date(threads) {
@@ -107,7 +125,7 @@ pub fn prepare_rows(
         let rows = JobRows { rows: day.to_vec() };
         prepare(date_of(day[0].0), Table::Cgroup, &|writer| writer.write_jobs(&rows))?;
     }
-    Ok(infos)
+    Ok(files)
 }
 
 fn threads_by_date(rows: ThreadRows) -> Vec<(chrono::NaiveDate, ThreadRows)> {

@@ -8,15 +8,13 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rayon::prelude::*;
-use ulid::Ulid;
 use workload::{NodeReading, Source};
 
 use crate::error::{Error, Result};
 use crate::journal::{self, Ending, Journal, SegmentIndex};
 use crate::layout::{check_node, is_storable};
-use crate::spool::{Spool, StagedSet};
-use crate::stage::prepare_rows;
+use crate::spool::Spool;
+use crate::stage::prepare_segment;
 use crate::store::{Store, create_folders};
 
 /// When a segment of the journal is turned into Parquet.
@@ -135,7 +133,7 @@ fn flush_segment(store: &Store, spool: &Spool, path: &Path) -> Result<()> {
         read => read?,
     };
     let set = spool.stage()?;
-    prepare_segment(&index, &set)?;
+    prepare_segment(&set, &index)?;
     if !set.is_empty() {
         set.commit(store)?;
     }
@@ -149,17 +147,4 @@ fn set_aside(path: &Path, reason: &str) -> Result<()> {
     let aside = path.with_extension("damaged");
     tracing::warn!("{} is kept as {}: {reason}", path.display(), aside.display());
     fs::rename(path, &aside).map_err(Error::io(&aside))
-}
-
-/// The files of a segment have ids that follow from the segment's own, so that a flush which is
-/// repeated names them as before.
-fn prepare_segment(index: &SegmentIndex, set: &StagedSet) -> Result<()> {
-    let nodes: Vec<_> = index.nodes().cloned().collect();
-    nodes.par_iter().try_for_each(|node| {
-        for (number, (source, threads, jobs)) in index.read_node(node)?.into_iter().enumerate() {
-            let id = Ulid(index.id.0.wrapping_add(number as u128));
-            prepare_rows(set, node, &source, id, threads, jobs)?;
-        }
-        Ok(())
-    })
 }

@@ -27,6 +27,8 @@ use crate::store::{create_folders, sync_folder};
 const MAGIC: &[u8; 8] = b"TWJRNL\0\x01";
 const HEADER: usize = 8;
 const MAX_RECORD: usize = 1 << 30;
+/// How much is gathered before it is written in passing.
+const BUFFER: usize = 1 << 20;
 
 /// The segment that is being written.
 pub struct Journal {
@@ -39,7 +41,7 @@ struct OpenSegment {
     path: PathBuf,
     file: File,
     encoder: Encoder,
-    /// Everything before this is on stable storage.
+    /// Everything before this was written, and is on stable storage if that was asked for.
     durable: u64,
     begun: Instant,
 }
@@ -63,36 +65,51 @@ impl Journal {
     /// Adds readings; when this returns they survive a crash. After an error none of them is
     /// accepted, and the caller has to [`close`](Self::close) this segment before it tries again.
     pub fn append(&mut self, readings: &[NodeReading], source: &Source) -> Result<()> {
-        if readings.is_empty() {
-            return Ok(());
-        }
-        if self.open.is_none() {
-            self.open = Some(OpenSegment::create(&self.folder)?);
-        }
-        let Some(segment) = self.open.as_mut() else { return Ok(()) };
+        readings.iter().try_for_each(|reading| self.encode(reading, source))?;
+        self.write(true)
+    }
+
+    /// Adds a reading of something that can be read again, so that it need not survive a crash.
+    pub fn append_in_passing(&mut self, reading: &NodeReading, source: &Source) -> Result<()> {
+        self.encode(reading, source)?;
+        if self.buffer.len() >= BUFFER { self.write(false) } else { Ok(()) }
+    }
+
+    fn encode(&mut self, reading: &NodeReading, source: &Source) -> Result<()> {
+        let segment = match &mut self.open {
+            Some(segment) => segment,
+            None => self.open.insert(OpenSegment::create(&self.folder)?),
+        };
+        let start = self.buffer.len();
+        self.buffer.extend_from_slice(&[0; HEADER]);
+        segment.encoder.encode(reading, source, &mut self.buffer);
+        let (header, payload) = self.buffer[start..].split_at_mut(HEADER);
+        header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+        header[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        Ok(())
+    }
+
+    fn write(&mut self, durably: bool) -> Result<()> {
+        let Some(segment) = &mut self.open else { return Ok(()) };
+        let written = segment.file.write_all(&self.buffer);
+        let written = if durably { written.and_then(|()| segment.file.sync_data()) } else { written };
+        let n_bytes = self.buffer.len() as u64;
         self.buffer.clear();
-        for reading in readings {
-            let start = self.buffer.len();
-            self.buffer.extend_from_slice(&[0; HEADER]);
-            segment.encoder.encode(reading, source, &mut self.buffer);
-            let (header, payload) = self.buffer[start..].split_at_mut(HEADER);
-            header[..4].copy_from_slice(&(payload.len() as u32).to_le_bytes());
-            header[4..].copy_from_slice(&crc32fast::hash(payload).to_le_bytes());
-        }
-        let written = segment.file.write_all(&self.buffer).and_then(|()| segment.file.sync_data());
-        match written {
-            Ok(()) => {
-                segment.durable += self.buffer.len() as u64;
-                Ok(())
-            }
-            Err(error) => {
-                // What the kernel did with the failed write is unknown, so it is cut off, and
-                // the file is not written to again.
-                let _ = segment.file.set_len(segment.durable);
-                let _ = segment.file.sync_all();
-                Err(Error::io(&segment.path)(error))
-            }
-        }
+        written.map_err(|error| {
+            // What the kernel did with the failed write is unknown, so it is cut off, and the file
+            // is not written to again.
+            let _ = segment.file.set_len(segment.durable);
+            let _ = segment.file.sync_all();
+            Error::io(&segment.path)(error)
+        })?;
+        segment.durable += n_bytes;
+        Ok(())
+    }
+
+    /// Writes out what was appended in passing, and ends the segment.
+    pub fn finish(&mut self) -> Result<Option<PathBuf>> {
+        self.write(false)?;
+        Ok(self.close())
     }
 
     /// Ends the current segment; the next reading begins another.
@@ -257,8 +274,24 @@ impl SegmentIndex {
     }
 
     /// A node's readings, by source, in the order in which they were written.
-    pub fn read_node(&self, node: &NodeName) -> Result<Vec<(Source, ThreadRows, JobRows)>> {
-        let mut found: BTreeMap<u32, (ThreadRows, JobRows)> = BTreeMap::new();
+    pub fn read_node(&self, node: &NodeName) -> Result<Vec<NodeRows>> {
+        let mut found = Vec::new();
+        self.for_each_part(node, usize::MAX, |part| {
+            found.push(part);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    /// Visits a node's readings in parts of one source and about `most` rows, in the order in which
+    /// they were written.
+    pub fn for_each_part(
+        &self,
+        node: &NodeName,
+        most: usize,
+        mut visit: impl FnMut(NodeRows) -> Result<()>,
+    ) -> Result<()> {
+        let mut open: BTreeMap<u32, NodeRows> = BTreeMap::new();
         let mut decoder = NodeDecoder::default();
         let mut body = Vec::new();
         for place in self.records.get(node).into_iter().flatten() {
@@ -268,17 +301,28 @@ impl SegmentIndex {
                 let reason = format!("a record at byte {} cannot be understood", place.offset);
                 Error::damaged(&self.path.to_string_lossy(), reason)
             })?;
-            let scale = Scale::from(&self.names.sources[place.source as usize]);
-            let (thread_rows, job_rows) = found.entry(place.source).or_default();
-            threads.iter().for_each(|thread| thread_rows.push(place.time, thread, scale));
-            job_rows.rows.extend(jobs.into_iter().map(|job| (place.time, job)));
+            let source = &self.names.sources[place.source as usize];
+            let rows = open.entry(place.source).or_insert_with(|| NodeRows {
+                source: source.clone(),
+                threads: ThreadRows::default(),
+                jobs: JobRows::default(),
+            });
+            threads.iter().for_each(|thread| rows.threads.push(place.time, thread, Scale::from(source)));
+            rows.jobs.rows.extend(jobs.into_iter().map(|job| (place.time, job)));
+            if rows.threads.len() >= most {
+                open.remove(&place.source).map_or(Ok(()), &mut visit)?;
+            }
         }
-        let with_source = |(number, (threads, jobs))| {
-            let source: Source = self.names.sources[number as usize].clone();
-            (source, threads, jobs)
-        };
-        Ok(found.into_iter().map(with_source).collect())
+        open.into_values().try_for_each(visit)
     }
+}
+
+/// Readings of one node from one source.
+#[derive(Debug, Clone)]
+pub struct NodeRows {
+    pub source: Source,
+    pub threads: ThreadRows,
+    pub jobs: JobRows,
 }
 
 /// Reads a segment from front to back through a window.
