@@ -1,7 +1,7 @@
 //! Rows of the two tables in memory, column by column, as files hold them.
 
 use workload::derive::Scale;
-use workload::{Cpu, JobReading, Millis, Mode, Owner, ThreadReading, Ticks, Timestamp};
+use workload::{Cpu, JobId, JobReading, Millis, Mode, Owner, ThreadReading, Ticks, Timestamp};
 
 /// Rows of the `cpu` table of one node.
 #[derive(Debug, Clone, Default)]
@@ -72,8 +72,9 @@ impl ThreadRows {
         self.scales[self.scale_of_row[row] as usize]
     }
 
-    /// Rows in the order of files, by hour, then thread, then time. Of two readings of one
-    /// thread at one moment, the one written last is kept.
+    /// Rows in the order of files, by hour, then thread, then time. Of two readings of one thread
+    /// at one moment for one owner, the one written last is kept. Those for different owners are
+    /// all kept: two sources may each know of a job on the thread.
     pub fn sorted(self) -> Self {
         let key = |row: usize| {
             let hour = self.times[row].div_euclid(Millis::HOUR.0);
@@ -85,12 +86,29 @@ impl ThreadRows {
         let mut order: Vec<u32> = (0..self.len() as u32).collect();
         order.sort_by_key(|row| key(*row as usize));
         let mut kept: Vec<u32> = Vec::with_capacity(order.len());
-        for row in order {
-            match kept.last_mut() {
-                Some(last) if key(*last as usize) == key(row as usize) => *last = row,
-                _ => kept.push(row),
+        for same in order.chunk_by(|a, b| key(*a as usize) == key(*b as usize)) {
+            for (at, row) in same.iter().enumerate() {
+                let owner = |row: &u32| self.owner_of_row[*row as usize];
+                if !same[at + 1..].iter().any(|later| owner(later) == owner(row)) {
+                    kept.push(*row);
+                }
             }
         }
+        self.picked(&kept)
+    }
+
+    /// Sorted rows with one for each thread and moment: that of `job`, if it has one, else the one
+    /// written last.
+    pub fn resolved(self, job: Option<&JobId>) -> Self {
+        let key = |row: usize| (self.cpus[row], self.times[row]);
+        if (1..self.len()).all(|row| key(row - 1) != key(row)) {
+            return self;
+        }
+        let rows: Vec<u32> = (0..self.len() as u32).collect();
+        let is_of_job = |row: &&u32| job.is_some() && self.owner(**row as usize).job() == job;
+        let same_moment = rows.chunk_by(|a, b| key(*a as usize) == key(*b as usize));
+        let kept: Vec<u32> =
+            same_moment.filter_map(|same| same.iter().rfind(is_of_job).or(same.last()).copied()).collect();
         self.picked(&kept)
     }
 
@@ -243,10 +261,26 @@ mod tests {
     }
 
     #[test]
+    fn readings_for_different_owners_stay_until_one_is_asked_for() {
+        let mut several = ThreadRows::default();
+        let job = |id: &str| JobId::new(id).unwrap();
+        for (id, ticks) in [("a", 1), ("b", 2), ("a", 3)] {
+            let ticks = Ticks([ticks; Mode::COUNT]);
+            let reading = ThreadReading { cpu: Cpu(0), ticks, owner: Owner::Job(job(id)) };
+            several.push(Timestamp(0), &reading, SCALE);
+        }
+        let sorted = several.sorted();
+        assert_eq!(sorted.ticks[0], [2, 3]);
+        assert_eq!(sorted.clone().resolved(Some(&job("b"))).ticks[0], [2]);
+        assert_eq!(sorted.clone().resolved(Some(&job("c"))).ticks[0], [3]);
+        assert_eq!(sorted.resolved(None).ticks[0], [3]);
+    }
+
+    #[test]
     fn appended_rows_keep_their_owners_and_scales() {
         let mut first = rows(&[(0, 0)]);
         let mut second = ThreadRows::default();
-        let owner = Owner::Job(workload::JobId::new("7").unwrap());
+        let owner = Owner::Job(JobId::new("7").unwrap());
         let reading = ThreadReading { cpu: Cpu(1), ticks: Ticks::default(), owner: owner.clone() };
         let percent = Scale { measure: Measure::Interval, ..SCALE };
         second.push(Timestamp(1_000), &reading, percent);

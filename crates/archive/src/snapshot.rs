@@ -173,7 +173,8 @@ impl Snapshot {
                 near(hour) || parts.iter().any(|part| matches!(part, Part::Journal(_)))
             });
         }
-        Ok(Hours { store: &self.store, files, journal, parts, from, to })
+        let job = self.selection.job.clone();
+        Ok(Hours { store: &self.store, files, journal, parts, from, to, job })
     }
 
     /// The job readings (memory, pressure) of a node, sorted by time.
@@ -261,6 +262,8 @@ pub struct Hours<'a> {
     parts: BTreeMap<Timestamp, Vec<Part>>,
     from: Timestamp,
     to: Timestamp,
+    /// Whose readings are preferred where several are known of one moment.
+    job: Option<JobId>,
 }
 
 impl Hours<'_> {
@@ -323,7 +326,7 @@ impl Hours<'_> {
             }
         }
         let rows = if parts.len() > 1 { rows.sorted() } else { rows };
-        Ok(rows.between(self.from, self.to))
+        Ok(rows.between(self.from, self.to).resolved(self.job.as_ref()))
     }
 
     /// When the hours that are still to come begin.
@@ -341,7 +344,7 @@ impl Hours<'_> {
         let mut n_readings = 0;
         for (hour, parts) in &self.parts {
             let stored = parts.iter().map(|part| match part {
-                Part::Group((file, group)) => Some(self.files[*file].info.row_groups[*group].rows),
+                Part::Group((file, group)) => Some(self.files[*file].info.row_groups[*group].moments),
                 Part::Journal(_) => None,
             });
             let are_apart = self.separable(parts).len() == parts.len();

@@ -148,7 +148,7 @@ impl Archive {
             if times.iter().any(|time| date_of(Timestamp(*time)) != stored.partition.date) {
                 return Err(Error::damaged(&path, "it has readings of another day"));
             }
-            if keys.windows(2).any(|pair| (pair[0].1, pair[0].0) >= (pair[1].1, pair[1].0)) {
+            if keys.windows(2).any(|pair| (pair[0].1, pair[0].0) > (pair[1].1, pair[1].0)) {
                 return Err(Error::damaged(&path, "its readings are not sorted by thread and time"));
             }
         }

@@ -79,6 +79,8 @@ pub struct RowGroupInfo {
     pub first: Timestamp,
     pub last: Timestamp,
     pub rows: u64,
+    /// Distinct threads and moments: less than `rows` where several jobs are known of one.
+    pub moments: u64,
     pub offset: u64,
     pub length: u64,
     pub crc: u32,

@@ -81,7 +81,12 @@ impl<W: Write + Send> FileWriter<W> {
         while start < rows.len() {
             let end = (start + 1..rows.len()).find(|row| ends(start, *row)).unwrap_or(rows.len());
             let columns = thread_columns(rows, start..end, &self.info.source);
-            self.write_group(&columns, end - start, bounds(&rows.times[start..end]))?;
+            let is_new = |row: &usize| {
+                *row == start
+                    || (rows.cpus[*row], rows.times[*row]) != (rows.cpus[row - 1], rows.times[row - 1])
+            };
+            let moments = (start..end).filter(is_new).count();
+            self.write_group(&columns, (end - start, moments), bounds(&rows.times[start..end]))?;
             let mut at = start;
             for run in rows.owner_of_row[start..end].chunk_by(|a, b| a == b) {
                 if let Some(job) = rows.owners[run[0] as usize].job() {
@@ -98,7 +103,7 @@ impl<W: Write + Send> FileWriter<W> {
     pub fn write_jobs(&mut self, rows: &JobRows) -> Result<(), ParquetError> {
         for hour in rows.rows.chunk_by(|a, b| a.0.floor(Millis::HOUR) == b.0.floor(Millis::HOUR)) {
             let times: Vec<i64> = hour.iter().map(|(time, _)| time.0).collect();
-            self.write_group(&job_columns(hour), hour.len(), bounds(&times))?;
+            self.write_group(&job_columns(hour), (hour.len(), hour.len()), bounds(&times))?;
             for (time, reading) in hour {
                 note_job(&mut self.info.jobs, &reading.job, (*time, *time));
             }
@@ -109,7 +114,7 @@ impl<W: Write + Send> FileWriter<W> {
     fn write_group(
         &mut self,
         columns: &[Values],
-        rows: usize,
+        (rows, moments): (usize, usize),
         (first, last): (Timestamp, Timestamp),
     ) -> Result<(), ParquetError> {
         let offset = self.parquet.bytes_written() as u64;
@@ -119,7 +124,15 @@ impl<W: Write + Send> FileWriter<W> {
         self.parquet.flush()?;
         let length = self.parquet.bytes_written() as u64 - offset;
         let crc = self.parquet.inner().part.clone().finalize();
-        self.info.row_groups.push(RowGroupInfo { first, last, rows: rows as u64, offset, length, crc });
+        self.info.row_groups.push(RowGroupInfo {
+            first,
+            last,
+            rows: rows as u64,
+            moments: moments as u64,
+            offset,
+            length,
+            crc,
+        });
         Ok(())
     }
 

@@ -99,6 +99,27 @@ fn importing_twice_changes_no_number() {
 }
 
 #[test]
+fn jobs_that_share_threads_keep_what_is_theirs() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = folder.path().to_str().unwrap();
+    let csv = fixture("csv/exathlon-small.csv");
+    for job in ["first", "second"] {
+        let mut import = tracewise();
+        import.args(["archive", "import", "--preset", "exathlon", "--job", job, "--into", archive]);
+        stdout_of(import.arg(&csv));
+    }
+    for _ in 0..2 {
+        let rows = |job: &str| export(archive, |command| command.args(["--job", job]));
+        assert_eq!(rows("first").replace("first", "second"), rows("second"));
+        assert_eq!(rows("first").lines().count(), 156);
+        assert_eq!(export(archive, |command| command), rows("second"));
+        let list = json_of(tracewise().args(["archive", "list", archive, "--json"]));
+        assert_eq!(list["readings"], 155);
+        stdout_of(tracewise().args(["archive", "compact", archive]));
+    }
+}
+
+#[test]
 fn a_column_map_reads_long_files_of_counters() {
     let folder = tempfile::tempdir().unwrap();
     let (csv, map, archive) =
