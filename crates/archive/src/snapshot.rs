@@ -141,7 +141,7 @@ impl Snapshot {
     }
 
     /// The readings of a node as they were counted, hour by hour, sorted by thread and time.
-    pub fn hours(&self, node: &NodeName, lookback: Millis) -> Result<Hours<'_>> {
+    pub(crate) fn hours(&self, node: &NodeName, lookback: Millis) -> Result<Hours<'_>> {
         let from = self.selection.from - lookback;
         let to = self.selection.to;
         let files = self.thread_files(node);
@@ -253,8 +253,8 @@ impl Snapshot {
     }
 }
 
-/// An iterator over the hours of a node: see [`Snapshot::hours`].
-pub struct Hours<'a> {
+/// The hours of a node: see [`Snapshot::hours`].
+pub(crate) struct Hours<'a> {
     store: &'a Store,
     files: &'a [OpenFile],
     /// Each with the id of its segment.
@@ -326,7 +326,12 @@ impl Hours<'_> {
             }
         }
         let rows = if parts.len() > 1 { rows.sorted() } else { rows };
-        Ok(rows.between(self.from, self.to).resolved(self.job.as_ref()))
+        Ok(rows.between(self.from, self.to))
+    }
+
+    /// The readings of parts of an hour, one for each thread and moment.
+    fn read_resolved(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
+        Ok(self.read(hour, parts)?.resolved(self.job.as_ref()))
     }
 
     /// When the hours that are still to come begin.
@@ -336,7 +341,7 @@ impl Hours<'_> {
 
     /// The readings of one hour.
     pub(crate) fn only(&self, wanted: Timestamp) -> Result<ThreadRows> {
-        self.parts.get(&wanted).map_or(Ok(ThreadRows::default()), |parts| self.read(wanted, parts))
+        self.parts.get(&wanted).map_or(Ok(ThreadRows::default()), |parts| self.read_resolved(wanted, parts))
     }
 
     /// How many readings there are, without reading those that need not be read to know.
@@ -350,24 +355,10 @@ impl Hours<'_> {
             let are_apart = self.separable(parts).len() == parts.len();
             n_readings += match stored.sum::<Option<u64>>().filter(|_| are_apart) {
                 Some(rows) => rows,
-                None => self.read(*hour, parts)?.len() as u64,
+                None => self.read_resolved(*hour, parts)?.len() as u64,
             };
         }
         Ok(n_readings)
-    }
-}
-
-impl Iterator for Hours<'_> {
-    type Item = Result<ThreadRows>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            let (hour, parts) = self.parts.pop_first()?;
-            match self.read(hour, &parts) {
-                Ok(rows) if rows.is_empty() => {}
-                read => return Some(read),
-            }
-        }
     }
 }
 
@@ -412,7 +403,7 @@ impl Threads {
                     let id = ThreadId { node: self.node.clone(), cpu };
                     Trace::new(id, start, self.derivation.period, n_steps)
                 });
-                derive_rows(&rows, range, &mut thread.deriver, trace);
+                derive_rows(&rows, range, hours.job.as_ref(), &mut thread.deriver, trace);
                 lock().insert(cpu, thread);
             });
             rows.recycle();
@@ -427,9 +418,26 @@ impl Threads {
     }
 }
 
-fn derive_rows(rows: &ThreadRows, range: Range<usize>, deriver: &mut Deriver, trace: &mut Trace) {
+/// Derives the sorted rows of one thread. Where several are known of one moment, that of `job`
+/// speaks, else the one written last.
+fn derive_rows(
+    rows: &ThreadRows,
+    range: Range<usize>,
+    job: Option<&JobId>,
+    deriver: &mut Deriver,
+    trace: &mut Trace,
+) {
+    let wanted = rows.owners.iter().position(|owner| job.is_some() && owner.job() == job);
+    let is_wanted = |row: usize| Some(rows.owner_of_row[row] as usize) == wanted;
     let mut owner = None;
-    for row in range {
+    let mut next = range.start;
+    while next < range.end {
+        let mut row = next;
+        next += 1;
+        while next < range.end && rows.times[next] == rows.times[row] {
+            row = if is_wanted(row) && !is_wanted(next) { row } else { next };
+            next += 1;
+        }
         let (time, number) = (Timestamp(rows.times[row]), rows.owner_of_row[row]);
         let owner = match owner {
             Some((last, owner)) if last == number => owner,
