@@ -23,10 +23,6 @@ impl ThreadRows {
         self.times.len()
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.times.is_empty()
-    }
-
     pub fn push(&mut self, time: Timestamp, reading: &ThreadReading, scale: Scale) {
         self.times.push(time.0);
         self.cpus.push(reading.cpu.0);

@@ -92,17 +92,49 @@ pub struct JobReading {
 }
 
 impl JobReading {
-    /// A reading in which the kernel offered nothing yet.
-    pub fn empty(job: JobId) -> Self {
+    /// What [`counts`](Self::counts) are called.
+    pub const COUNTS: [&'static str; 9] = [
+        "memory_bytes",
+        "memory_peak_bytes",
+        "memory_limit_bytes",
+        "cpu_pressure_some_usec",
+        "cpu_pressure_full_usec",
+        "memory_pressure_some_usec",
+        "memory_pressure_full_usec",
+        "io_pressure_some_usec",
+        "io_pressure_full_usec",
+    ];
+
+    pub fn counts(&self) -> [Option<u64>; 9] {
+        [
+            self.memory_bytes,
+            self.memory_peak_bytes,
+            self.memory_limit_bytes,
+            self.cpu_pressure.some_usec,
+            self.cpu_pressure.full_usec,
+            self.memory_pressure.some_usec,
+            self.memory_pressure.full_usec,
+            self.io_pressure.some_usec,
+            self.io_pressure.full_usec,
+        ]
+    }
+
+    pub fn from_counts(job: JobId, counts: [Option<u64>; 9]) -> Self {
+        let pressure = |at: usize| Pressure { some_usec: counts[at], full_usec: counts[at + 1] };
         Self {
             job,
-            memory_bytes: None,
-            memory_peak_bytes: None,
-            memory_limit_bytes: None,
-            cpu_pressure: Pressure::default(),
-            memory_pressure: Pressure::default(),
-            io_pressure: Pressure::default(),
+            memory_bytes: counts[0],
+            memory_peak_bytes: counts[1],
+            memory_limit_bytes: counts[2],
+            cpu_pressure: pressure(3),
+            memory_pressure: pressure(5),
+            io_pressure: pressure(7),
         }
+    }
+
+    /// A reading in which the kernel offered nothing.
+    pub fn empty(job: JobId) -> Self {
+        Self::from_counts(job, [None; 9])
     }
 }
 

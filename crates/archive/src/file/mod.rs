@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
-use workload::{JobId, NodeName, Source, Timestamp};
+use workload::{JobId, JobReading, NodeName, Source, Timestamp};
 
 use crate::columns::{Column, Kind};
 use crate::layout::Table;
@@ -38,18 +38,22 @@ const CPU_COLUMNS: [Column; 12] = [
 ];
 const N_KEY_COLUMNS: usize = 4;
 
+const fn job_count(index: usize) -> Column {
+    Column { name: JobReading::COUNTS[index], kind: Kind::Count }
+}
+
 const CGROUP_COLUMNS: [Column; 11] = [
     Column { name: "time", kind: Kind::Time },
     Column { name: "job", kind: Kind::Word },
-    Column { name: "memory_bytes", kind: Kind::Count },
-    Column { name: "memory_peak_bytes", kind: Kind::Count },
-    Column { name: "memory_limit_bytes", kind: Kind::Count },
-    Column { name: "cpu_pressure_some_usec", kind: Kind::Count },
-    Column { name: "cpu_pressure_full_usec", kind: Kind::Count },
-    Column { name: "memory_pressure_some_usec", kind: Kind::Count },
-    Column { name: "memory_pressure_full_usec", kind: Kind::Count },
-    Column { name: "io_pressure_some_usec", kind: Kind::Count },
-    Column { name: "io_pressure_full_usec", kind: Kind::Count },
+    job_count(0),
+    job_count(1),
+    job_count(2),
+    job_count(3),
+    job_count(4),
+    job_count(5),
+    job_count(6),
+    job_count(7),
+    job_count(8),
 ];
 
 const fn columns_of(table: Table) -> &'static [Column] {

@@ -7,7 +7,7 @@ use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
 use rayon::prelude::*;
 use serde::Deserialize;
 use workload::derive::Scale;
-use workload::{JobId, JobReading, Mode, Owner, Pressure, Timestamp};
+use workload::{JobId, JobReading, Mode, Owner, Timestamp};
 
 use super::{CGROUP_COLUMNS, CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, columns_of};
 use crate::columns::{self, Region, Values};
@@ -127,18 +127,8 @@ impl OpenFile {
         for (row, time) in times.into_iter().enumerate() {
             let job = jobs.next().flatten().and_then(|word| known.get(word as usize));
             let job = job.ok_or_else(|| damaged("a job is missing"))?.clone();
-            let at = |index: usize| columns[index].get(row).copied().flatten();
-            let pressure = |index: usize| Pressure { some_usec: at(index), full_usec: at(index + 1) };
-            let reading = JobReading {
-                job,
-                memory_bytes: at(0),
-                memory_peak_bytes: at(1),
-                memory_limit_bytes: at(2),
-                cpu_pressure: pressure(3),
-                memory_pressure: pressure(5),
-                io_pressure: pressure(7),
-            };
-            rows.push((Timestamp(time), reading));
+            let counts = std::array::from_fn(|index| columns[index].get(row).copied().flatten());
+            rows.push((Timestamp(time), JobReading::from_counts(job, counts)));
         }
         Ok(JobRows { rows })
     }

@@ -186,8 +186,8 @@ fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Ve
 }
 
 fn job_columns(rows: &[(Timestamp, JobReading)]) -> Vec<Values> {
-    let count = |value: fn(&JobReading) -> Option<u64>| {
-        let values = rows.iter().map(|(_, reading)| value(reading));
+    let count = |index: usize| {
+        let values = rows.iter().map(|(_, reading)| reading.counts()[index]);
         Values::Counts {
             values: values.clone().flatten().map(|count| i64::try_from(count).unwrap_or(i64::MAX)).collect(),
             present: values.map(|value| value.is_some()).collect(),
@@ -197,17 +197,7 @@ fn job_columns(rows: &[(Timestamp, JobReading)]) -> Vec<Values> {
     for run in rows.chunk_by(|a, b| a.1.job == b.1.job) {
         jobs.push(run.len(), Some(run[0].1.job.as_str()));
     }
-    vec![
-        Values::Times(rows.iter().map(|(time, _)| time.0).collect()),
-        Values::Words(jobs),
-        count(|reading| reading.memory_bytes),
-        count(|reading| reading.memory_peak_bytes),
-        count(|reading| reading.memory_limit_bytes),
-        count(|reading| reading.cpu_pressure.some_usec),
-        count(|reading| reading.cpu_pressure.full_usec),
-        count(|reading| reading.memory_pressure.some_usec),
-        count(|reading| reading.memory_pressure.full_usec),
-        count(|reading| reading.io_pressure.some_usec),
-        count(|reading| reading.io_pressure.full_usec),
-    ]
+    let mut columns = vec![Values::Times(rows.iter().map(|(time, _)| time.0).collect()), Values::Words(jobs)];
+    columns.extend((0..JobReading::COUNTS.len()).map(count));
+    columns
 }

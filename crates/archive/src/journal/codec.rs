@@ -7,8 +7,7 @@
 use std::collections::HashMap;
 
 use workload::{
-    Cpu, JobId, JobReading, Mode, NodeName, NodeReading, Owner, Pressure, Source, ThreadReading, Ticks,
-    Timestamp,
+    Cpu, JobId, JobReading, Mode, NodeName, NodeReading, Owner, Source, ThreadReading, Ticks, Timestamp,
 };
 
 const SAME_THREADS: u8 = 1;
@@ -99,7 +98,7 @@ impl Encoder {
         put_varint(bytes, reading.jobs.len() as u64);
         for job in &reading.jobs {
             put_text(bytes, job.job.as_str());
-            for count in counts_of(job) {
+            for count in job.counts() {
                 put_varint(bytes, count.map_or(0, |count| count.saturating_add(1)));
             }
         }
@@ -144,20 +143,6 @@ fn encode_threads(threads: &[ThreadReading], last: &mut Vec<ThreadReading>, byte
     } else {
         threads.clone_into(last);
     }
-}
-
-fn counts_of(job: &JobReading) -> [Option<u64>; 9] {
-    [
-        job.memory_bytes,
-        job.memory_peak_bytes,
-        job.memory_limit_bytes,
-        job.cpu_pressure.some_usec,
-        job.cpu_pressure.full_usec,
-        job.memory_pressure.some_usec,
-        job.memory_pressure.full_usec,
-        job.io_pressure.some_usec,
-        job.io_pressure.full_usec,
-    ]
 }
 
 /// The names that the records of one segment refer to by number.
@@ -239,16 +224,7 @@ impl NodeDecoder {
             for count in &mut counts {
                 *count = cursor.varint()?.checked_sub(1);
             }
-            let pressure = |at: usize| Pressure { some_usec: counts[at], full_usec: counts[at + 1] };
-            jobs.push(JobReading {
-                job,
-                memory_bytes: counts[0],
-                memory_peak_bytes: counts[1],
-                memory_limit_bytes: counts[2],
-                cpu_pressure: pressure(3),
-                memory_pressure: pressure(5),
-                io_pressure: pressure(7),
-            });
+            jobs.push(JobReading::from_counts(job, counts));
         }
         Some((&self.threads, jobs))
     }

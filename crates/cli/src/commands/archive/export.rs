@@ -88,8 +88,7 @@ fn export(
         match args.table {
             ExportTable::Cpu => writeln!(sink, "time,node,cpu,job,user,system,iowait,other")?,
             ExportTable::Cgroup => {
-                let names: Vec<&str> = JOB_COLUMNS.iter().map(|(name, _)| *name).collect();
-                writeln!(sink, "time,node,job,{}", names.join(","))?;
+                writeln!(sink, "time,node,job,{}", JobReading::COUNTS.join(","))?;
             }
         }
     }
@@ -159,21 +158,6 @@ fn write_thread(
     Ok(())
 }
 
-/// A name of a column and how to read it.
-type JobColumn = (&'static str, fn(&JobReading) -> Option<u64>);
-
-const JOB_COLUMNS: [JobColumn; 9] = [
-    ("memory_bytes", |job| job.memory_bytes),
-    ("memory_peak_bytes", |job| job.memory_peak_bytes),
-    ("memory_limit_bytes", |job| job.memory_limit_bytes),
-    ("cpu_pressure_some_usec", |job| job.cpu_pressure.some_usec),
-    ("cpu_pressure_full_usec", |job| job.cpu_pressure.full_usec),
-    ("memory_pressure_some_usec", |job| job.memory_pressure.some_usec),
-    ("memory_pressure_full_usec", |job| job.memory_pressure.full_usec),
-    ("io_pressure_some_usec", |job| job.io_pressure.some_usec),
-    ("io_pressure_full_usec", |job| job.io_pressure.full_usec),
-];
-
 fn export_jobs(
     snapshot: &Snapshot,
     node: &NodeName,
@@ -184,17 +168,15 @@ fn export_jobs(
     for (time, reading) in &readings {
         match format {
             ExportFormat::Csv => {
-                let counts: Vec<String> = JOB_COLUMNS
-                    .iter()
-                    .map(|(_, value)| value(reading).map(|count| count.to_string()).unwrap_or_default())
-                    .collect();
+                let counts = reading.counts().map(|count| count.map(|count| count.to_string()));
+                let counts = counts.map(Option::unwrap_or_default);
                 let (node, job) = (cell(node.as_str()), cell(reading.job.as_str()));
                 writeln!(sink, "{},{node},{job},{}", time.as_epoch_seconds(), counts.join(","))?;
             }
             ExportFormat::Jsonl => {
                 let mut line = json!({ "time": time.0 as f64 / 1e3, "node": node, "job": reading.job });
-                for (name, value) in JOB_COLUMNS {
-                    line[name] = json!(value(reading));
+                for (name, count) in JobReading::COUNTS.iter().zip(reading.counts()) {
+                    line[*name] = json!(count);
                 }
                 writeln!(sink, "{line}")?;
             }
