@@ -1,5 +1,6 @@
 //! Rows out of a file.
 
+use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
 
 use parquet::errors::ParquetError;
@@ -93,7 +94,7 @@ impl OpenFile {
             return Err(damaged("a column is missing"));
         };
         (rows.owners, rows.owner_of_row) =
-            owners(&states, &jobs).ok_or_else(|| damaged("an owner cannot be understood"))?;
+            owners(&states, &jobs, n_rows).ok_or_else(|| damaged("an owner cannot be understood"))?;
         Ok(rows)
     }
 
@@ -218,32 +219,41 @@ fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile)
 }
 
 /// Owners from the two columns that hold them.
-fn owners(states: &Words, jobs: &Words) -> Option<(Vec<Owner>, Vec<u32>)> {
+fn owners(states: &Words, jobs: &Words, n_rows: usize) -> Option<(Vec<Owner>, Vec<u32>)> {
     let mut owners: Vec<Owner> = Vec::new();
-    let mut owner_of_row = Vec::new();
+    let mut owner_of_row = Vec::with_capacity(n_rows);
+    // The number of the owner for each pair of words that has come up.
+    let mut known: HashMap<(u32, Option<u32>), u32> = HashMap::new();
     let mut runs_of_jobs = jobs.runs.iter();
     let (mut n_left_of_job, mut job) = (0, None);
     for (n_rows, state) in &states.runs {
-        let state = states.known[(*state)? as usize].as_str();
+        let state = (*state)?;
         let mut left = *n_rows;
         while left > 0 {
             if n_left_of_job == 0 {
-                let (n_rows, word) = runs_of_jobs.next()?;
-                (n_left_of_job, job) = (*n_rows, word.map(|word| jobs.known[word as usize].as_str()));
+                (n_left_of_job, job) = *runs_of_jobs.next()?;
             }
-            let owner = match (state, job) {
-                ("job", Some(job)) => Owner::Job(JobId::new(job).ok()?),
-                ("nobody", None) => Owner::Nobody,
-                ("shared", None) => Owner::Shared,
-                ("unknown", None) => Owner::Unknown,
-                _ => return None,
+            let number = match known.get(&(state, job)) {
+                Some(number) => *number,
+                None => {
+                    let job_name = job.map(|word| jobs.known[word as usize].as_str());
+                    let owner = match (states.known[state as usize].as_str(), job_name) {
+                        ("job", Some(job)) => Owner::Job(JobId::new(job).ok()?),
+                        ("nobody", None) => Owner::Nobody,
+                        ("shared", None) => Owner::Shared,
+                        ("unknown", None) => Owner::Unknown,
+                        _ => return None,
+                    };
+                    let number = number_of(&mut owners, &owner) as u32;
+                    known.insert((state, job), number);
+                    number
+                }
             };
-            let number = number_of(&mut owners, &owner) as u32;
             let n_alike = left.min(n_left_of_job);
             owner_of_row.resize(owner_of_row.len() + n_alike, number);
             left -= n_alike;
             n_left_of_job -= n_alike;
         }
     }
-    Some((owners, owner_of_row))
+    (owner_of_row.len() == n_rows).then_some((owners, owner_of_row))
 }
