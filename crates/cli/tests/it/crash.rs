@@ -55,7 +55,7 @@ fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
         }
         writer.wait().unwrap();
     }
-    assert!(acknowledged.len() > 100, "only {} readings were acknowledged", acknowledged.len());
+    assert!(acknowledged.len() > 50, "only {} readings were acknowledged", acknowledged.len());
     // What is in the journal counts, before and after it becomes Parquet.
     for round in 0..2 {
         let played = stdout_of(tracewise().args(["archive", "replay"]).arg(&archive));
