@@ -43,8 +43,7 @@ impl Sampler {
             self.next += self.interval;
             self.missed += 1;
         }
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Some(Timestamp(since_epoch.as_millis() as i64))
+        Some(SystemTime::now().into())
     }
 }
 

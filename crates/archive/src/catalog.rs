@@ -2,17 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
 use workload::{JobId, NodeName, Timestamp};
 
 use crate::error::Result;
 use crate::{Archive, Selection};
 
 /// One node's share of an archive.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct NodeSummary {
     pub node: NodeName,
-    /// First and last reading, in epoch milliseconds.
+    /// First and last reading.
     pub first: Timestamp,
     pub last: Timestamp,
     pub threads: usize,
@@ -26,7 +25,7 @@ pub struct NodeSummary {
 }
 
 /// When and where a job was seen.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct JobSummary {
     pub job: JobId,
     pub first: Timestamp,
@@ -34,7 +33,7 @@ pub struct JobSummary {
     pub nodes: BTreeSet<NodeName>,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Catalog {
     pub archive: String,
     pub nodes: Vec<NodeSummary>,

@@ -31,17 +31,7 @@ pub fn pieces_by_hour(files: &[OpenFile], from: Timestamp, to: Timestamp) -> BTr
 
 /// The sorted thread readings of one hour.
 pub fn read_threads(store: &Store, files: &[OpenFile], pieces: &[Piece]) -> Result<ThreadRows> {
-    let mut rows = ThreadRows::default();
-    for (at, (file, group)) in pieces.iter().enumerate() {
-        let piece = files[*file].read_threads(store, *group)?;
-        if at == 0 {
-            rows = piece;
-        } else {
-            rows.append(&piece);
-        }
-    }
-    // What a file holds is sorted already.
-    Ok(if pieces.len() > 1 { rows.sorted() } else { rows })
+    ThreadRows::merged(pieces.iter().map(|(file, group)| files[*file].read_threads(store, *group)))
 }
 
 /// The sorted job readings of one hour.

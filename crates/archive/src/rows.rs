@@ -3,6 +3,8 @@
 use workload::derive::Scale;
 use workload::{Cpu, JobId, JobReading, Millis, Mode, Owner, ThreadReading, Ticks, Timestamp};
 
+use crate::error::Result;
+
 /// Rows of the `cpu` table of one node.
 #[derive(Debug, Clone, Default)]
 pub struct ThreadRows {
@@ -54,6 +56,25 @@ impl ThreadRows {
     /// new has to be cleared by the kernel first.
     pub fn recycle(self) {
         self.ticks.into_iter().chain([self.times]).for_each(spare::give);
+    }
+
+    /// Sorted rows out of sorted pieces, of which the later were written later.
+    pub fn merged(pieces: impl Iterator<Item = Result<Self>>) -> Result<Self> {
+        let mut merged: Option<Self> = None;
+        let mut n_pieces = 0;
+        for piece in pieces {
+            let piece = piece?;
+            n_pieces += 1;
+            match &mut merged {
+                None => merged = Some(piece),
+                Some(rows) => {
+                    rows.append(&piece);
+                    piece.recycle();
+                }
+            }
+        }
+        let merged = merged.unwrap_or_default();
+        Ok(if n_pieces > 1 { merged.sorted() } else { merged })
     }
 
     pub fn row_ticks(&self, row: usize) -> Ticks {

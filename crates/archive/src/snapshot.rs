@@ -87,10 +87,6 @@ impl Snapshot {
         Ok(Self { store: store.clone(), selection, threads, jobs, segments })
     }
 
-    pub fn selection(&self) -> &Selection {
-        &self.selection
-    }
-
     /// The nodes that may have readings in the selection.
     pub fn nodes(&self) -> Vec<NodeName> {
         let in_journal = self.segments.iter().flat_map(|segment| segment.nodes());
@@ -312,20 +308,10 @@ impl Hours<'_> {
 
     /// The readings of parts of an hour, sorted.
     fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
-        let mut rows = ThreadRows::default();
-        for (at, part) in parts.iter().enumerate() {
-            let piece = match part {
-                Part::Group((file, group)) => self.files[*file].read_threads(self.store, *group)?,
-                Part::Journal(index) => self.journal[*index].1.clone().between(hour, hour + Millis::HOUR),
-            };
-            if at == 0 {
-                rows = piece;
-            } else {
-                rows.append(&piece);
-                piece.recycle();
-            }
-        }
-        let rows = if parts.len() > 1 { rows.sorted() } else { rows };
+        let rows = ThreadRows::merged(parts.iter().map(|part| match part {
+            Part::Group((file, group)) => self.files[*file].read_threads(self.store, *group),
+            Part::Journal(index) => Ok(self.journal[*index].1.clone().between(hour, hour + Millis::HOUR)),
+        }))?;
         Ok(rows.between(self.from, self.to))
     }
 

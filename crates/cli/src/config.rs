@@ -7,7 +7,6 @@ use anyhow::{Context, bail};
 use archive::{Retention, S3Settings, Settings};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
-use workload::Millis;
 
 use crate::units::{parse_bytes, parse_duration};
 
@@ -158,7 +157,7 @@ impl Config {
     pub fn retention(&self) -> Retention {
         let RetentionConfig { max_age, max_size } = &self.archive.retention;
         Retention {
-            max_age: max_age.as_ref().map(|age| Millis(age.value.as_millis() as i64)),
+            max_age: max_age.as_ref().map(|age| age.value.into()),
             max_bytes: max_size.as_ref().map(|size| size.value),
         }
     }
@@ -223,6 +222,7 @@ segment = "1h"
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::Millis;
 
     fn with(variables: &[(&str, &str)]) -> anyhow::Result<Config> {
         Config::default().with_variables(variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::{Add, Sub};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,12 @@ impl Millis {
     pub const SECOND: Self = Self(1_000);
     pub const HOUR: Self = Self(3_600_000);
     pub const DAY: Self = Self(86_400_000);
+}
+
+impl From<Duration> for Millis {
+    fn from(duration: Duration) -> Self {
+        Self(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX))
+    }
 }
 
 /// A moment: milliseconds since the Unix epoch, UTC.
@@ -38,6 +45,12 @@ impl Timestamp {
     /// Epoch seconds as people write them: whole, or with three decimals.
     pub fn as_epoch_seconds(self) -> EpochSeconds {
         EpochSeconds(self)
+    }
+}
+
+impl From<SystemTime> for Timestamp {
+    fn from(moment: SystemTime) -> Self {
+        Self(Millis::from(moment.duration_since(UNIX_EPOCH).unwrap_or_default()).0)
     }
 }
 

@@ -129,10 +129,6 @@ impl ColumnMap {
             modes: modes.into_iter().map(|(name, mode)| (name.to_owned(), mode)).collect(),
         }
     }
-
-    pub fn preset(name: &str) -> Option<Self> {
-        (name == "exathlon").then(Self::exathlon)
-    }
 }
 
 /// What the name of a wide column says, if it fits the pattern.

@@ -74,8 +74,7 @@ fn merged_files_stay_for_those_who_are_reading_them_if_asked_to() {
     load(&archive, "n1", 0..10);
     load(&archive, "n1", 10..20);
     let snapshot = archive.snapshot(Selection::default()).unwrap();
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
-    let (now, grace) = (Timestamp(now.as_millis() as i64), Millis(600_000));
+    let (now, grace) = (Timestamp::from(std::time::SystemTime::now()), Millis(600_000));
     archive.compact(now, grace, |_, _| ()).unwrap();
     assert_eq!(files(folder.path()).len(), 3);
     assert_eq!(snapshot.traces(&node("n1"), &Derivation::default()).unwrap().len(), 2);

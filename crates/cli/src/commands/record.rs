@@ -26,7 +26,7 @@ const BAR: usize = 40;
 pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let interval = args.interval.unwrap_or(config.record.interval.value);
-    let period = Millis(interval.as_millis() as i64);
+    let period = Millis::from(interval);
     if period.0 < 10 {
         bail!("an interval of {interval:?} is shorter than a tick of the kernel's clock; use at least 10ms");
     }

@@ -1,7 +1,9 @@
 //! A real Prometheus, a real VictoriaMetrics and a real node_exporter.
 
 use std::fmt::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::path::Path;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use testbed::http;
 
@@ -38,27 +40,19 @@ fn openmetrics(metric: &str, start: i64) -> String {
     text + "# EOF\n"
 }
 
-fn import(url: &str, start: i64, archive: &std::path::Path) -> serde_json::Value {
-    let (from, to) = (start.to_string(), (start + 600).to_string());
-    json_of(
-        tracewise()
-            .args([
-                "archive",
-                "import",
-                "--prometheus",
-                url,
-                "--from",
-                &from,
-                "--to",
-                &to,
-                "--json",
-                "--into",
-            ])
-            .arg(archive),
-    )
+/// An import of the stretch from `from` to `to`, in epoch seconds.
+fn import_command(url: &str, from: i64, to: i64, archive: &Path) -> Command {
+    let mut command = tracewise();
+    command.args(["archive", "import", "--prometheus", url, "--into"]).arg(archive);
+    command.args(["--from", &from.to_string(), "--to", &to.to_string()]);
+    command
 }
 
-fn check_rates(archive: &std::path::Path, start: i64, owned: bool) {
+fn import(url: &str, start: i64, archive: &Path) -> serde_json::Value {
+    json_of(import_command(url, start, start + 600, archive).arg("--json"))
+}
+
+fn check_rates(archive: &Path, start: i64, owned: bool) {
     let rows = export(archive.to_str().unwrap(), |command| command);
     let mut n_rows = 0;
     for line in rows.lines().skip(1) {
@@ -132,24 +126,9 @@ fn a_node_exporter_scraped_by_prometheus_is_imported() {
         let n_scrapes: u32 = answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()?;
         (n_scrapes >= 6).then_some(())
     });
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(1);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + 1;
     let folder = tempfile::tempdir().unwrap();
-    let (from, to) = ((now.as_secs() - 120).to_string(), now.as_secs().to_string());
-    stdout_of(
-        tracewise()
-            .args([
-                "archive",
-                "import",
-                "--prometheus",
-                &server.url(),
-                "--from",
-                &from,
-                "--to",
-                &to,
-                "--into",
-            ])
-            .arg(folder.path()),
-    );
+    stdout_of(&mut import_command(&server.url(), now - 120, now, folder.path()));
     let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
     assert_eq!(list["nodes"][0]["node"], "127.0.0.1");
     assert_eq!(list["nodes"][0]["period_seconds"], 1.0);
@@ -162,19 +141,7 @@ fn a_node_exporter_scraped_by_prometheus_is_imported() {
 fn a_stretch_without_samples_is_said_to_be_empty() {
     let Some(server) = testbed::prometheus(None, &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let output = run(tracewise()
-        .args([
-            "archive",
-            "import",
-            "--prometheus",
-            &server.url(),
-            "--from",
-            "1700000000",
-            "--to",
-            "1700000600",
-        ])
-        .arg("--into")
-        .arg(folder.path()));
+    let output = run(&mut import_command(&server.url(), 1_700_000_000, 1_700_000_600, folder.path()));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(said.contains("neither tracewise_cpu_seconds_total nor node_cpu_seconds_total"), "{said}");

@@ -1,7 +1,7 @@
 //! `tracewise archive compact`
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
 use archive::Retention;
 use serde_json::json;
@@ -15,20 +15,18 @@ use crate::units::show_bytes;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let now = Timestamp(now.as_millis() as i64);
-    let millis = |duration: Duration| Millis(duration.as_millis() as i64);
+    let now = Timestamp::from(SystemTime::now());
     let merged = match args.dry_run {
         true => None,
         false => {
             let progress = Progress::new("merging");
-            let grace = args.grace.map_or(Millis(0), millis);
+            let grace = args.grace.map_or(Millis(0), Millis::from);
             Some(archive.compact(now, grace, |done, total| progress.update(done as u64, total as u64))?)
         }
     };
     let configured = config.retention();
     let retention = Retention {
-        max_age: args.max_age.map(millis).or(configured.max_age),
+        max_age: args.max_age.map(Millis::from).or(configured.max_age),
         max_bytes: args.max_size.or(configured.max_bytes),
     };
     let pruned = archive.prune(&retention, now, args.dry_run)?;

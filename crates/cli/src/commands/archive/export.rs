@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use archive::Snapshot;
 use serde_json::json;
-use workload::{Coverage, Derivation, JobReading, NodeName, Owner, Timestamp, Trace};
+use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
 
 use crate::args::{ExportArgs, ExportFormat, ExportTable};
 use crate::config::Config;
@@ -144,13 +144,9 @@ fn write_thread(
             writeln!(sink, "{time},{node},{},{job},{user},{system},{iowait},{other}", thread.cpu)?;
         }
         ExportFormat::Jsonl => {
-            let owner = match trace.owner(step) {
-                Owner::Job(_) => "job",
-                other => other.state(),
-            };
             let line = json!({
                 "time": trace.time(step).0 as f64 / 1e3, "node": thread.node, "cpu": thread.cpu, "job": job,
-                "owner": owner, "user": user, "system": system, "iowait": iowait, "other": other,
+                "owner": trace.owner(step).state(), "user": user, "system": system, "iowait": iowait, "other": other,
             });
             writeln!(sink, "{line}")?;
         }
