@@ -3,6 +3,7 @@
 //! Three kinds of trace: CPU traces ([`reading`], [`trace`]), job traces ([`job`]) and
 //! workflow traces ([`workflow`]). No I/O, no clock, no learning.
 
+pub mod codec;
 pub mod derive;
 pub mod id;
 pub mod job;

@@ -1,18 +1,23 @@
 //! Readings as short runs of bytes: a reading is written as its difference to the one before
 //! it of the same node, so that a quiet thread takes two bytes a second.
 //!
-//! A record opens with node, source and time, so that an index of a whole segment can be made
-//! without decoding what follows.
+//! A run of records that one encoder wrote is a segment: the archive's journal keeps them on
+//! disk, an agent in memory. A record opens with node, source and time, so that an index of a
+//! whole segment can be made without decoding what follows.
 
 use std::collections::HashMap;
 
-use workload::{
+use crate::{
     Cpu, JobId, JobReading, Mode, NodeName, NodeReading, Owner, Source, ThreadReading, Ticks, Timestamp,
 };
 
+/// The threads of this record, and their owners, are those of the record before.
 const SAME_THREADS: u8 = 1;
+/// Jobs are numbered, and written as differences. Records before this had names and whole counts.
+const NUMBERED_JOBS: u8 = 2;
 
-fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
+/// Appends a number, seven bits a byte.
+pub fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
         value >>= 7;
@@ -34,6 +39,7 @@ fn put_text(bytes: &mut Vec<u8>, text: &str) {
 }
 
 /// Takes values off the front of a record; `None` if the record ends before its content.
+#[derive(Debug)]
 pub struct Cursor<'a>(pub &'a [u8]);
 
 impl<'a> Cursor<'a> {
@@ -43,7 +49,7 @@ impl<'a> Cursor<'a> {
         Some(*first)
     }
 
-    fn varint(&mut self) -> Option<u64> {
+    pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -55,22 +61,31 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    fn text(&mut self) -> Option<&'a str> {
+    /// As many bytes as the number before them says.
+    pub fn run(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
-        let (text, rest) = self.0.split_at_checked(length)?;
+        let (run, rest) = self.0.split_at_checked(length)?;
         self.0 = rest;
-        std::str::from_utf8(text).ok()
+        Some(run)
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        std::str::from_utf8(self.run()?).ok()
     }
 }
 
 /// What the writer remembers of a node: its last reading in this segment.
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Last {
     threads: Vec<ThreadReading>,
+    jobs: HashMap<JobId, (u64, Counts)>,
 }
 
+/// The counts of a job, each one more than it is; zero is absent.
+type Counts = [u64; JobReading::COUNTS.len()];
+
 /// Writes the records of one segment.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Encoder {
     nodes: HashMap<NodeName, (u64, Last)>,
     sources: Vec<Source>,
@@ -97,10 +112,20 @@ impl Encoder {
         encode_threads(&reading.threads, &mut last.threads, bytes);
         put_varint(bytes, reading.jobs.len() as u64);
         for job in &reading.jobs {
-            put_text(bytes, job.job.as_str());
-            for count in job.counts() {
-                put_varint(bytes, count.map_or(0, |count| count.saturating_add(1)));
+            let n_jobs = last.jobs.len() as u64;
+            let is_new = !last.jobs.contains_key(&job.job);
+            let (number, before) = last.jobs.entry(job.job.clone()).or_insert((n_jobs, Counts::default()));
+            put_varint(bytes, *number);
+            if is_new {
+                put_text(bytes, job.job.as_str());
             }
+            let counts = job.counts().map(|count| count.map_or(0, |count| count.saturating_add(1)));
+            let changed = counts.iter().zip(&*before).enumerate();
+            put_varint(bytes, changed.fold(0, |bits, (at, (now, last))| bits | u64::from(now != last) << at));
+            for (now, last) in counts.iter().zip(&*before).filter(|(now, last)| now != last) {
+                put_varint(bytes, zigzag(now.wrapping_sub(*last) as i64));
+            }
+            *before = counts;
         }
     }
 }
@@ -108,7 +133,7 @@ impl Encoder {
 fn encode_threads(threads: &[ThreadReading], last: &mut Vec<ThreadReading>, bytes: &mut Vec<u8>) {
     let same_cpus = threads.len() == last.len() && threads.iter().zip(&*last).all(|(a, b)| a.cpu == b.cpu);
     let same = same_cpus && threads.iter().zip(&*last).all(|(a, b)| a.owner == b.owner);
-    bytes.push(if same { SAME_THREADS } else { 0 });
+    bytes.push(if same { SAME_THREADS | NUMBERED_JOBS } else { NUMBERED_JOBS });
     if !same {
         put_varint(bytes, threads.len() as u64);
         for thread in threads {
@@ -177,15 +202,17 @@ impl Names {
 }
 
 /// Decodes the rest of one node's records, in their order.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct NodeDecoder {
     threads: Vec<ThreadReading>,
+    jobs: Vec<(JobId, Counts)>,
 }
 
 impl NodeDecoder {
     /// The threads and jobs of the next record of this node.
     pub fn decode(&mut self, cursor: &mut Cursor<'_>) -> Option<(&[ThreadReading], Vec<JobReading>)> {
-        if cursor.byte()? & SAME_THREADS == 0 {
+        let flags = cursor.byte()?;
+        if flags & SAME_THREADS == 0 {
             let n_threads = usize::try_from(cursor.varint()?).ok()?;
             if n_threads > cursor.0.len() {
                 return None;
@@ -219,22 +246,42 @@ impl NodeDecoder {
         let n_jobs = cursor.varint()?;
         let mut jobs = Vec::new();
         for _ in 0..n_jobs {
-            let job = JobId::new(cursor.text()?).ok()?;
-            let mut counts = [None; 9];
-            for count in &mut counts {
-                *count = cursor.varint()?.checked_sub(1);
-            }
-            jobs.push(JobReading::from_counts(job, counts));
+            jobs.push(match flags & NUMBERED_JOBS {
+                0 => whole_job(cursor)?,
+                _ => self.numbered_job(cursor)?,
+            });
         }
         Some((&self.threads, jobs))
     }
+
+    fn numbered_job(&mut self, cursor: &mut Cursor<'_>) -> Option<JobReading> {
+        let number = usize::try_from(cursor.varint()?).ok()?;
+        if number == self.jobs.len() {
+            self.jobs.push((JobId::new(cursor.text()?).ok()?, Counts::default()));
+        }
+        let (job, counts) = self.jobs.get_mut(number)?;
+        let changed = cursor.varint()?;
+        for (_, count) in counts.iter_mut().enumerate().filter(|(at, _)| changed >> at & 1 == 1) {
+            *count = count.wrapping_add(unzigzag(cursor.varint()?) as u64);
+        }
+        Some(JobReading::from_counts(job.clone(), counts.map(|count| count.checked_sub(1))))
+    }
+}
+
+fn whole_job(cursor: &mut Cursor<'_>) -> Option<JobReading> {
+    let job = JobId::new(cursor.text()?).ok()?;
+    let mut counts = [None; JobReading::COUNTS.len()];
+    for count in &mut counts {
+        *count = cursor.varint()?.checked_sub(1);
+    }
+    Some(JobReading::from_counts(job, counts))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use workload::{Measure, Millis, ModeSet};
+    use crate::{Measure, Millis, ModeSet};
 
     fn source(ticks_per_second: u32) -> Source {
         Source {
@@ -307,6 +354,19 @@ mod tests {
                 let _ = NodeDecoder::default().decode(&mut cursor);
             }
         }
+    }
+
+    #[test]
+    fn jobs_are_still_read_as_they_were_written_first() {
+        let mut bytes = vec![SAME_THREADS];
+        put_varint(&mut bytes, 1);
+        put_text(&mut bytes, "42");
+        (0..9).for_each(|count| put_varint(&mut bytes, count));
+        let mut decoder = NodeDecoder::default();
+        let (threads, jobs) = decoder.decode(&mut Cursor(&bytes)).unwrap();
+        assert!(threads.is_empty());
+        assert_eq!(jobs[0].job.as_str(), "42");
+        assert_eq!(jobs[0].counts()[..3], [None, Some(0), Some(1)]);
     }
 
     #[test]

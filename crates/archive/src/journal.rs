@@ -4,8 +4,6 @@
 //! has returned from is on stable storage. A record that a crash cut short was never
 //! acknowledged, and reading stops before it.
 
-pub mod codec;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -13,8 +11,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use codec::{Cursor, Encoder, Names, NodeDecoder};
 use ulid::Ulid;
+use workload::codec::{Cursor, Encoder, Names, NodeDecoder};
 use workload::derive::Scale;
 use workload::{NodeName, NodeReading, Source, Timestamp};
 
@@ -23,8 +21,9 @@ use crate::layout::next_id;
 use crate::rows::{JobRows, ThreadRows};
 use crate::store::{create_folders, sync_folder};
 
-/// The first bytes of a segment; the last of them is the version.
-const MAGIC: &[u8; 8] = b"TWJRNL\0\x01";
+/// The first bytes of a segment; the last of them is the version. The first version is read as well.
+const MAGIC: &[u8; 8] = b"TWJRNL\0\x02";
+const FIRST_MAGIC: &[u8; 8] = b"TWJRNL\0\x01";
 const HEADER: usize = 8;
 const MAX_RECORD: usize = 1 << 30;
 /// How much is gathered before it is written in passing.
@@ -218,7 +217,7 @@ impl SegmentIndex {
         };
         let mut reader = Reader { file: &index.file, length, at: 0, window: Vec::new(), window_at: 0 };
         let magic = reader.bytes(0, MAGIC.len() as u64).map_err(Error::io(path))?;
-        if magic.is_none_or(|found| found != MAGIC) {
+        if magic.is_none_or(|found| found != MAGIC && found != FIRST_MAGIC) {
             // A crash while the segment was created; it never held anything.
             index.ending = Ending::Torn { bytes: length };
             return match length < MAGIC.len() as u64 {
