@@ -3,7 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use workload::{Cpu, Measure, Millis, Mode, ModeSet, Owner, Source, ThreadReading, Ticks};
+use workload::{Cpu, Measure, Millis, Mode, ModeSet, Owner, Source, ThreadReading, Ticks, Timestamp};
+
+use crate::exposition::{Family, Kind, Sink};
+use crate::kernel::{Buffer, lines};
+
+/// The name that other crates look for in a Prometheus.
+pub const CPU_SECONDS: &str = "tracewise_cpu_seconds_total";
+pub const CPU_OWNER: &str = "tracewise_cpu_owner_info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
@@ -17,11 +24,12 @@ pub enum CpuError {
 #[derive(Debug, Clone)]
 pub struct CpuCollector {
     stat: PathBuf,
+    buffer: Buffer,
 }
 
 impl CpuCollector {
     pub fn new(procfs: &Path) -> Self {
-        Self { stat: procfs.join("stat") }
+        Self { stat: procfs.join("stat"), buffer: Buffer::default() }
     }
 
     /// What the ticks of this collector mean.
@@ -29,23 +37,36 @@ impl CpuCollector {
         Source {
             origin: "/proc/stat".into(),
             measure: Measure::Counter,
-            ticks_per_second: u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100),
+            ticks_per_second: ticks_per_second(),
             modes: ModeSet::ALL,
             period,
         }
     }
 
     /// The threads that are online. Who owns them is not known to this file.
-    pub fn read(&self) -> Result<Vec<ThreadReading>, CpuError> {
-        let text = std::fs::read_to_string(&self.stat)
+    pub fn read(&mut self) -> Result<Vec<ThreadReading>, CpuError> {
+        let text = self
+            .buffer
+            .read(&self.stat)
             .map_err(|source| CpuError::Io { path: self.stat.clone(), source })?;
-        let threads: Vec<ThreadReading> = text.lines().filter_map(parse_line).collect();
+        let threads = parse(text);
         if threads.is_empty() { Err(CpuError::NoCpus { path: self.stat.clone() }) } else { Ok(threads) }
     }
 }
 
+/// The unit of `/proc/stat`: a hundred a second, wherever Linux runs today.
+pub fn ticks_per_second() -> u32 {
+    u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
+}
+
+/// The threads in the text of a `/proc/stat`.
+pub fn parse(text: &str) -> Vec<ThreadReading> {
+    // The threads come first; what follows them is long.
+    lines(text).take_while(|line| line.starts_with("cpu")).filter_map(parse_line).collect()
+}
+
 /// A line such as `cpu12 3357 0 4313 1362393 12 0 8 0 0 0`. Old kernels have fewer columns; a
-/// line with a number cut short or garbled is left out rather than guessed.
+/// line with a number that is garbled is left out rather than guessed.
 fn parse_line(line: &str) -> Option<ThreadReading> {
     let mut fields = line.split_ascii_whitespace();
     let cpu = Cpu(fields.next()?.strip_prefix("cpu")?.parse().ok()?);
@@ -59,6 +80,45 @@ fn parse_line(line: &str) -> Option<ThreadReading> {
     (n_modes >= 4).then_some(ThreadReading { cpu, ticks, owner: Owner::Unknown })
 }
 
+/// The counters carry the moment at which they were read; who owns a thread comes and goes, and
+/// carries none, so that Prometheus forgets it at once.
+pub fn expose(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) {
+    expose_seconds(threads, time, sink);
+    expose_owners(threads, None, sink);
+}
+
+pub fn expose_seconds(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) {
+    let ticks_per_second = f64::from(ticks_per_second());
+    sink.family(Family {
+        name: CPU_SECONDS,
+        kind: Kind::Counter,
+        help: "Seconds each hardware thread spent in each mode, as the kernel counts them.",
+    });
+    let mut number = String::new();
+    for thread in threads {
+        crate::exposition::set_number(&mut number, thread.cpu.0.into());
+        for mode in Mode::ALL {
+            let seconds = thread.ticks[mode] as f64 / ticks_per_second;
+            sink.sample(&[("cpu", &number), ("mode", mode.name())], seconds, Some(time));
+        }
+    }
+}
+
+pub fn expose_owners(threads: &[ThreadReading], time: Option<Timestamp>, sink: &mut impl Sink) {
+    sink.family(Family {
+        name: CPU_OWNER,
+        kind: Kind::Info,
+        help: "Who each hardware thread works for: one job, several (shared), nobody, or unknown because \
+               jobs run without a cpuset.",
+    });
+    let mut number = String::new();
+    for thread in threads {
+        crate::exposition::set_number(&mut number, thread.cpu.0.into());
+        let job = thread.owner.job().map_or("", |job| job.as_str());
+        sink.sample(&[("cpu", &number), ("owner", thread.owner.state()), ("jobid", job)], 1.0, time);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,7 +129,13 @@ mod tests {
         let thread = parse_line("cpu12 3357 1 4313 1362393 12 2 8 5 0 0").unwrap();
         assert_eq!((thread.cpu, thread.ticks), (Cpu(12), Ticks([3357, 1, 4313, 1_362_393, 12, 2, 8, 5])));
         assert_eq!(parse_line("cpu  3357 1 4313 1362393 12 2 8 5 0 0"), None);
-        assert_eq!(parse_line("ctxt 22323"), None);
+        assert_eq!(parse("cpu 1 2 3 4\ncpu0 1 2 3 4\nintr 5\ncpu1 1 2 3 4\n").len(), 1);
+    }
+
+    #[test]
+    fn a_half_written_line_is_left_out() {
+        assert_eq!(parse("cpu0 1 2 3 4 5 6 7 8\ncpu1 1 2 3 45").len(), 1);
+        assert_eq!(parse("cpu0 1 2 3 4x\n").len(), 0);
     }
 
     #[test]
@@ -80,8 +146,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_line_makes_it_panic(line in "\\PC{0,60}") {
-            let _ = parse_line(&line);
+        fn no_text_makes_it_panic(text in "\\PC{0,60}") {
+            let _ = parse(&text);
         }
     }
 }

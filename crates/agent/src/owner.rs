@@ -15,7 +15,7 @@ pub struct Ownership {
 }
 
 impl Ownership {
-    pub fn of(jobs: &[Job]) -> Self {
+    pub fn of<'a>(jobs: impl Iterator<Item = &'a Job>) -> Self {
         let mut ownership = Self::default();
         for job in jobs {
             match &job.cpus {

@@ -1,8 +1,38 @@
 //! A steady clock: ticks at whole intervals, without drift, and with a count of those missed.
 
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use workload::Timestamp;
+
+/// Ends whatever waits for it, when told to or after some time.
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    told: Arc<(Mutex<bool>, Condvar)>,
+    deadline: Option<Instant>,
+}
+
+impl Stop {
+    pub fn after(length: Option<Duration>) -> Self {
+        let deadline = length.and_then(|length| Instant::now().checked_add(length));
+        Self { told: Arc::default(), deadline }
+    }
+
+    pub fn now(&self) {
+        *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.told.1.notify_all();
+    }
+
+    /// Waits; true if it is time to stop.
+    pub fn wait(&self, length: Duration) -> bool {
+        let rest = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let length = rest.map_or(length, |rest| rest.min(length));
+        let is_over = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.told.1.wait_timeout_while(is_over, length, |is_over| !*is_over);
+        let is_over = *waited.unwrap_or_else(PoisonError::into_inner).0;
+        is_over || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+}
 
 /// Wakes at every multiple of an interval of the wall clock, held by the steady clock.
 #[derive(Debug)]
@@ -26,16 +56,10 @@ impl Sampler {
         self.missed
     }
 
-    /// Waits for the next tick, or until `stop` says so, and returns when it is.
-    pub fn wait(&mut self, mut stop: impl FnMut() -> bool) -> Option<Timestamp> {
-        loop {
-            if stop() {
-                return None;
-            }
-            match self.next.checked_duration_since(Instant::now()) {
-                Some(rest) if !rest.is_zero() => std::thread::sleep(rest.min(Duration::from_millis(100))),
-                _ => break,
-            }
+    /// Waits for the next tick and returns when it is, or nothing when told to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Option<Timestamp> {
+        if stop.wait(self.next.saturating_duration_since(Instant::now())) {
+            return None;
         }
         let now = Instant::now();
         self.next += self.interval;
@@ -53,13 +77,13 @@ mod tests {
 
     #[test]
     fn ticks_do_not_drift_and_missed_ones_are_counted() {
-        let mut sampler = Sampler::new(Duration::from_millis(20));
+        let (mut sampler, stop) = (Sampler::new(Duration::from_millis(20)), Stop::default());
         let begin = sampler.next;
         for _ in 0..3 {
-            sampler.wait(|| false).unwrap();
+            sampler.wait(&stop).unwrap();
         }
         std::thread::sleep(Duration::from_millis(90));
-        sampler.wait(|| false).unwrap();
+        sampler.wait(&stop).unwrap();
         assert!(sampler.missed() >= 3, "{}", sampler.missed());
         let steps = (sampler.next - begin).as_nanos() % 20_000_000;
         assert_eq!(steps, 0);
@@ -67,7 +91,11 @@ mod tests {
 
     #[test]
     fn waiting_ends_when_told_to() {
-        let mut sampler = Sampler::new(Duration::from_secs(3_600));
-        assert_eq!(sampler.wait(|| true), None);
+        let (mut sampler, stop) = (Sampler::new(Duration::from_secs(3_600)), Stop::default());
+        let other = stop.clone();
+        let thread = std::thread::spawn(move || other.now());
+        assert_eq!(sampler.wait(&stop), None);
+        thread.join().unwrap();
+        assert_eq!(sampler.wait(&Stop::after(Some(Duration::from_millis(5)))), None);
     }
 }

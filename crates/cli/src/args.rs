@@ -6,7 +6,8 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use workload::{JobId, NodeName, Timestamp};
 
-use crate::units::{parse_bytes, parse_duration, parse_time};
+use crate::times::parse_time;
+use workload::units::{parse_bytes, parse_duration};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 

@@ -8,7 +8,7 @@ use archive::{Retention, S3Settings, Settings};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
 
-use crate::units::{parse_bytes, parse_duration};
+use workload::units::{parse_bytes, parse_duration};
 
 const FILE: &str = "tracewise.toml";
 const PREFIX: &str = "TRACEWISE_";

@@ -5,7 +5,7 @@ mod commands;
 mod config;
 mod output;
 mod progress;
-mod units;
+mod times;
 
 use std::process::ExitCode;
 

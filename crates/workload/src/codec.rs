@@ -280,8 +280,8 @@ fn whole_job(cursor: &mut Cursor<'_>) -> Option<JobReading> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
     use crate::{Measure, Millis, ModeSet};
+    use proptest::prelude::*;
 
     fn source(ticks_per_second: u32) -> Source {
         Source {

@@ -10,8 +10,10 @@ pub mod job;
 pub mod mode;
 pub mod rates;
 pub mod reading;
+pub mod samples;
 pub mod time;
 pub mod trace;
+pub mod units;
 pub mod workflow;
 
 pub use derive::{Derivation, Deriver};

@@ -55,6 +55,21 @@ pub fn recognise(parts: &[&str]) -> Option<Named> {
         .or_else(|| systemd(last, above))
 }
 
+/// Whether a batch system keeps its jobs below a folder of this name, which outlives them.
+pub fn is_nest(name: &str) -> bool {
+    let is_slurm = name.ends_with("slurmstepd.scope") || name == "slurm" || name.starts_with("slurm_");
+    let is_kubernetes = matches!(name, "kubepods" | "kubepods.slice");
+    is_slurm || is_kubernetes || is_condor_base(name) || is_pbs_base(name)
+}
+
+fn is_condor_base(name: &str) -> bool {
+    name.starts_with("htcondor")
+}
+
+fn is_pbs_base(name: &str) -> bool {
+    name == "torque" || name.starts_with("pbs_jobs") || name.starts_with("pbspro")
+}
+
 fn named(manager: Manager, name: JobName, uid: Option<u32>) -> Option<Named> {
     Some(Named { manager, name, uid })
 }
@@ -101,7 +116,7 @@ fn htcondor(last: &str, above: &[&str]) -> Option<Named> {
         Some(name.to_owned()).filter(|name| name.len() > "slot".len())
     };
     let parent = *above.last()?;
-    let is_in_base = |parts: &[&str]| parts.last().is_some_and(|base| base.starts_with("htcondor"));
+    let is_in_base = |parts: &[&str]| parts.last().is_some_and(|base| is_condor_base(base));
     let v1 = is_in_base(above) && last.starts_with("condor") && !last.ends_with(".slice");
     let v2 = parent.strip_suffix(".slice") == last.strip_suffix(".scope")
         && last.ends_with(".scope")
@@ -127,9 +142,8 @@ fn kubernetes(last: &str, above: &[&str]) -> Option<Named> {
 
 fn pbs(last: &str, above: &[&str]) -> Option<Named> {
     let parent = *above.last()?;
-    let is_base = |part: &str| part == "torque" || part.starts_with("pbs_jobs") || part.starts_with("pbspro");
     let in_base =
-        is_base(parent) || (parent == "jobid" && above.len() >= 2 && is_base(above[above.len() - 2]));
+        is_pbs_base(parent) || (parent == "jobid" && above.len() >= 2 && is_pbs_base(above[above.len() - 2]));
     // 123.server, 123[4].server; systemd's names put the base before it and escape the rest.
     let name = last.trim_end_matches(".slice").trim_end_matches(".service");
     let name = name.strip_prefix("pbs_jobs-").or_else(|| name.strip_prefix("pbspro-")).unwrap_or(name);

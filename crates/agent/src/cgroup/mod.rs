@@ -1,21 +1,44 @@
 //! The jobs on this node, found by looking at its control groups.
+//!
+//! A look is cheap: the folders in which batch systems keep their jobs are listed, what is new is
+//! judged, and what is known is judged again in turn. Now and then the whole tree is walked, for
+//! batch systems that have come since.
 
-mod files;
+pub mod expose;
+pub mod identity;
+pub mod jobstats;
 pub mod layout;
+pub mod tree;
+pub mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use workload::{JobId, JobReading};
+use workload::{JobId, Millis, Timestamp};
 
 use crate::cpuset::CpuSet;
-use layout::{JobName, Manager, Named, recognise};
+use crate::kernel::Buffer;
+use layout::{JobName, Manager, Named, is_nest, recognise};
+use tree::Trees;
+use usage::Usage;
 
 /// Deeper than any batch system puts its jobs.
 const DEEPEST: usize = 8;
 /// A tree with more groups than this is not walked to its end.
 const MOST_GROUPS: usize = 100_000;
+/// How often the whole tree is walked, and a job that has settled is judged again.
+const WALK_EVERY: Millis = Millis(10_000);
+/// A batch system makes a group first, and confines it a moment later.
+const SETTLES_WITHIN: Millis = Millis(10_000);
+/// A job whose number or user has not been found by then is left without.
+const IDENTIFIED_WITHIN: Millis = Millis(60_000);
+/// How many known groups are judged again at one look.
+const JUDGED_AGAIN: usize = 256;
 
 /// One job's group on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,194 +51,440 @@ pub struct Job {
     pub path: String,
     /// The threads it is confined to; `None` if it may run anywhere.
     pub cpus: Option<CpuSet>,
-    /// Memory and pressure.
-    pub reading: JobReading,
+    /// What it had used when its own files were read last.
+    pub used: Option<JobUsage>,
+}
+
+/// What a job had used at some moment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobUsage {
+    pub time: Timestamp,
+    pub total: Usage,
+    pub steps: Vec<Step>,
+}
+
+/// A part of a Slurm job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Step {
+    pub step: String,
+    /// Absent for the step as a whole.
+    pub task: Option<String>,
+    pub usage: Usage,
 }
 
 /// A group that looks like a job and is not counted as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
     pub path: String,
-    pub reason: String,
+    pub reason: SkipReason,
 }
 
-/// How control groups are mounted here.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Hierarchy {
-    /// One tree for all controllers.
-    Unified,
-    /// A tree a controller, and perhaps a unified one without controllers beside them.
-    Legacy {
-        controllers: Vec<String>,
-        has_unified: bool,
-    },
-    Absent,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
+pub enum SkipReason {
+    #[error("no process in it: a job that has ended")]
+    Ended,
+    #[error("its name cannot be a job's")]
+    BadName,
 }
 
-/// What was found on one look.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Discovery {
-    pub hierarchy: Hierarchy,
-    /// Controllers that the root offers to groups below it (unified only).
-    pub controllers: Vec<String>,
-    pub jobs: Vec<Job>,
-    pub skipped: Vec<Skipped>,
+impl SkipReason {
+    pub const ALL: [Self; 2] = [Self::Ended, Self::BadName];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ended => "ended",
+            Self::BadName => "bad_name",
+        }
+    }
 }
 
-/// Looks for jobs below a cgroup root; `procfs` is asked for the titles of processes.
-#[derive(Debug, Clone)]
+/// A folder of control groups that could not be listed.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {source}")]
+pub struct Unreadable {
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+/// Looks for jobs below a cgroup root; `procfs` is asked who processes are.
+#[derive(Debug)]
 pub struct CgroupCollector {
     root: PathBuf,
     procfs: PathBuf,
+    has_steps: bool,
+    trees: Trees,
+    known: BTreeMap<String, Known>,
+    /// The folders in which batch systems keep jobs, and the tree of each.
+    nests: BTreeSet<(PathBuf, String)>,
+    walked: Option<Timestamp>,
+    /// Grows whenever who owns which thread may have changed.
+    generation: u64,
+    buffer: Buffer,
 }
 
-/// The trees that are walked, by what they are for.
-struct Trees {
-    /// Where CPUs are confined.
-    cpuset: PathBuf,
-    memory: PathBuf,
-    unified: Option<PathBuf>,
+#[derive(Debug)]
+struct Known {
+    named: Named,
+    /// A group that is made again under the same name is another.
+    inode: u64,
+    first_seen: Timestamp,
+    judged_next: Timestamp,
+    read_next: Timestamp,
+    verdict: Verdict,
+}
+
+#[derive(Debug)]
+enum Verdict {
+    Job(Arc<Job>),
+    Skipped(SkipReason),
+    /// Not worth a word: a unit of systemd's that is not confined.
+    NoJob,
+}
+
+impl Verdict {
+    fn job(&self) -> Option<&Arc<Job>> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::Skipped(_) | Self::NoJob => None,
+        }
+    }
 }
 
 impl CgroupCollector {
     pub fn new(root: &Path, procfs: &Path) -> Self {
-        Self { root: root.to_owned(), procfs: procfs.to_owned() }
+        Self {
+            root: root.to_owned(),
+            procfs: procfs.to_owned(),
+            has_steps: false,
+            trees: Trees::find(root),
+            known: BTreeMap::new(),
+            nests: BTreeSet::new(),
+            walked: None,
+            generation: 0,
+            buffer: Buffer::default(),
+        }
     }
 
-    pub fn discover(&self) -> Discovery {
-        let hierarchy = self.hierarchy();
-        let trees = match &hierarchy {
-            Hierarchy::Absent => {
-                return Discovery {
-                    hierarchy,
-                    controllers: Vec::new(),
-                    jobs: Vec::new(),
-                    skipped: Vec::new(),
-                };
+    /// Reads steps and tasks of Slurm's jobs too.
+    #[must_use]
+    pub fn with_steps(mut self, has_steps: bool) -> Self {
+        self.has_steps = has_steps;
+        self
+    }
+
+    pub fn trees(&self) -> &Trees {
+        &self.trees
+    }
+
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
+    pub fn jobs(&self) -> impl Iterator<Item = &Arc<Job>> {
+        self.known.values().filter_map(|known| known.verdict.job())
+    }
+
+    pub fn skipped(&self) -> impl Iterator<Item = Skipped> {
+        self.known.iter().filter_map(|(path, known)| match known.verdict {
+            Verdict::Skipped(reason) => Some(Skipped { path: path.clone(), reason }),
+            Verdict::Job(_) | Verdict::NoJob => None,
+        })
+    }
+
+    /// Finds out which jobs are there now. What could not be listed is an error, and the rest holds.
+    pub fn look(&mut self, now: Timestamp) -> Result<(), Unreadable> {
+        let mut search = Search::default();
+        let is_due = self.walked.is_none_or(|walked| (now - walked).0.abs() >= WALK_EVERY.0);
+        if is_due {
+            self.trees = Trees::find(&self.root);
+            self.trees.searched().into_iter().for_each(|tree| search.look_into(tree, ""));
+            search.drop_units_around_jobs();
+            self.nests = std::mem::take(&mut search.nests);
+            self.walked = Some(now);
+        } else {
+            self.nests.iter().for_each(|(tree, nest)| search.look_into(tree, nest));
+        }
+        self.forget_those_not_in(&search.found, is_due);
+        self.judge(search.found, now);
+        search.unreadable.map_or(Ok(()), Err)
+    }
+
+    fn forget_those_not_in(&mut self, found: &BTreeMap<String, Found>, is_whole: bool) {
+        let mut n_jobs_gone = 0;
+        self.known.retain(|path, known| {
+            let is_there = match found.get(path) {
+                Some(found) => found.inode == known.inode,
+                None => !is_whole && known.named.manager == Manager::Systemd,
+            };
+            n_jobs_gone += usize::from(!is_there && known.verdict.job().is_some());
+            is_there
+        });
+        self.generation += u64::from(n_jobs_gone > 0);
+    }
+
+    fn judge(&mut self, found: BTreeMap<String, Found>, now: Timestamp) {
+        let everything = cpus_of(&self.trees.cpuset, &mut self.buffer);
+        for (path, Found { named, inode }) in found {
+            if self.known.contains_key(&path) {
+                continue;
             }
-            Hierarchy::Unified => Trees {
-                cpuset: self.root.clone(),
-                memory: self.root.clone(),
-                unified: Some(self.root.clone()),
-            },
-            Hierarchy::Legacy { has_unified, .. } => Trees {
-                cpuset: self.root.join("cpuset"),
-                memory: self.root.join("memory"),
-                unified: has_unified.then(|| self.root.join("unified")),
-            },
-        };
-        let mut groups: BTreeMap<String, Named> = BTreeMap::new();
-        for tree in [Some(&trees.cpuset), Some(&trees.memory), trees.unified.as_ref()].into_iter().flatten() {
-            let mut n_left = MOST_GROUPS;
-            walk(tree, &mut Vec::new(), &mut groups, &mut n_left);
+            let mut known = Known {
+                named,
+                inode,
+                first_seen: now,
+                judged_next: now,
+                read_next: now,
+                verdict: Verdict::NoJob,
+            };
+            self.judge_one(&path, &mut known, everything.as_ref(), now);
+            self.known.insert(path, known);
         }
-        let mut found = Discovery {
-            controllers: files::words(&self.root.join("cgroup.controllers")),
-            hierarchy,
-            jobs: Vec::new(),
-            skipped: Vec::new(),
-        };
-        let everything = files::cpus_of(&trees.cpuset);
-        for (path, named) in groups {
-            match self.job(&trees, &path, named, everything.as_ref()) {
-                Ok(job) => found.jobs.push(job),
-                Err(Some(reason)) => found.skipped.push(Skipped { path, reason }),
-                Err(None) => {}
-            }
+        let mut known = std::mem::take(&mut self.known);
+        let due = known.iter_mut().filter(|(_, known)| known.judged_next <= now);
+        for (path, known) in due.take(JUDGED_AGAIN) {
+            self.judge_one(path, known, everything.as_ref(), now);
         }
-        found
+        self.known = known;
     }
 
-    fn hierarchy(&self) -> Hierarchy {
-        if self.root.join("cgroup.controllers").exists() {
-            return Hierarchy::Unified;
-        }
-        let known = ["cpuset", "memory", "cpu", "cpuacct", "cpu,cpuacct", "blkio", "pids"];
-        let controllers: Vec<String> =
-            known.into_iter().filter(|name| self.root.join(name).is_dir()).map(str::to_owned).collect();
-        let has_unified = self.root.join("unified/cgroup.controllers").exists();
-        match controllers.is_empty() && !has_unified {
-            true => Hierarchy::Absent,
-            false => Hierarchy::Legacy { controllers, has_unified },
-        }
+    fn judge_one(&mut self, path: &str, known: &mut Known, everything: Option<&CpuSet>, now: Timestamp) {
+        let verdict = self.verdict(path, known, everything, now);
+        let changed = match (known.verdict.job(), verdict.job()) {
+            (Some(before), Some(now)) => before.cpus != now.cpus || before.id != now.id,
+            (None, None) => false,
+            (Some(_), None) | (None, Some(_)) => true,
+        };
+        self.generation += u64::from(changed);
+        known.verdict = verdict;
+        let has_settled = (now - known.first_seen).0 >= SETTLES_WITHIN.0;
+        known.judged_next = if has_settled { next_turn(path, WALK_EVERY, now) } else { now + Millis(1) };
     }
 
-    /// A job out of a group with such a name, or why it is none. No reason means: not worth a word.
-    fn job(
-        &self,
-        trees: &Trees,
-        path: &str,
-        named: Named,
-        everything: Option<&CpuSet>,
-    ) -> Result<Job, Option<String>> {
-        let places: Vec<PathBuf> = [Some(&trees.cpuset), Some(&trees.memory), trees.unified.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(|tree| tree.join(path))
-            .filter(|place| place.is_dir())
-            .collect();
-        let cpus = confined_to(&trees.cpuset, path, everything);
-        if named.manager == Manager::Systemd && cpus.is_none() {
-            return Err(None);
+    fn verdict(&mut self, path: &str, known: &Known, everything: Option<&CpuSet>, now: Timestamp) -> Verdict {
+        if known.named.manager == Manager::Systemd && !self.is_confined_unit(path) {
+            return Verdict::NoJob;
         }
-        if !places.iter().any(|place| files::is_populated(place)) {
-            return Err(Some("no process in it: a job that has ended".into()));
+        let cpus = confined_to(&self.trees.cpuset, path, everything, &mut self.buffer);
+        let places: Vec<PathBuf> = self.trees.searched().into_iter().map(|tree| tree.join(path)).collect();
+        if !places.iter().any(|place| identity::is_populated(place)) {
+            return Verdict::Skipped(SkipReason::Ended);
         }
-        let (id, sluid) = match named.name {
-            JobName::Id(id) => (id, None),
+        let asks = (now - known.first_seen).0 < IDENTIFIED_WITHIN.0;
+        let ask = |question: fn(&Path, &Path) -> Option<String>| match asks {
+            true => places.iter().find_map(|place| question(place, &self.procfs)),
+            false => None,
+        };
+        let before = known.verdict.job();
+        let (id, sluid) = match &known.named.name {
+            JobName::Id(id) => (Some(id.clone()), None),
             JobName::Sluid(sluid) => {
-                let number = places.iter().find_map(|place| files::slurm_id(place, &self.procfs));
-                (number.unwrap_or_else(|| sluid.clone()), Some(sluid))
+                (ask_unless_known(before, sluid, || ask(identity::slurm_id)), Some(sluid))
             }
-            JobName::Slot(slot) => {
-                let id = places.iter().find_map(|place| files::condor_id(place, &self.procfs));
-                (id.unwrap_or(slot), None)
-            }
+            JobName::Slot(slot) => (ask_unless_known(before, slot, || ask(identity::condor_id)), None),
         };
-        let id = JobId::new(id).map_err(|error| Some(error.to_string()))?;
-        let unified = trees.unified.as_ref().map(|tree| tree.join(path));
-        let reading = files::read_job(id.clone(), &trees.memory.join(path), unified.as_deref());
-        let Named { manager, uid, .. } = named;
-        Ok(Job { id, manager, sluid, uid, path: path.to_owned(), cpus, reading })
+        let called = match &known.named.name {
+            JobName::Id(name) | JobName::Sluid(name) | JobName::Slot(name) => name,
+        };
+        let Ok(id) = JobId::new(id.as_ref().unwrap_or(called)) else {
+            return Verdict::Skipped(SkipReason::BadName);
+        };
+        let uid = known.named.uid.or_else(|| before?.uid).or_else(|| match asks {
+            true => places.iter().find_map(|place| identity::uid(place, &self.procfs)),
+            false => None,
+        });
+        Verdict::Job(Arc::new(Job {
+            id,
+            manager: known.named.manager,
+            sluid: sluid.cloned(),
+            uid,
+            path: path.to_owned(),
+            cpus,
+            used: before.and_then(|job| job.used.clone()),
+        }))
+    }
+
+    /// Whether a unit of systemd's asks for CPUs of its own, and none above it does.
+    fn is_confined_unit(&mut self, path: &str) -> bool {
+        let tree = &self.trees.cpuset;
+        let mut asks = |group: &Path| {
+            let asked = self.buffer.read(&group.join("cpuset.cpus")).unwrap_or_default();
+            !asked.trim().is_empty()
+        };
+        let group = tree.join(path);
+        let mut above = group.ancestors().skip(1).take_while(|above| above != tree);
+        asks(&group) && !above.any(asks)
+    }
+
+    /// Reads the files of jobs whose turn it is, the longest unread first, for no longer than
+    /// `budget`. Each is read about once in `interval`. Returns those that were read.
+    pub fn read_usage(&mut self, now: Timestamp, interval: Millis, budget: Duration) -> Vec<Arc<Job>> {
+        let begun = Instant::now();
+        let mut due: Vec<(&String, &mut Known)> = self
+            .known
+            .iter_mut()
+            .filter(|(_, known)| known.read_next <= now && known.verdict.job().is_some())
+            .collect();
+        due.sort_by_key(|(_, known)| known.read_next);
+        let mut read = Vec::with_capacity(due.len());
+        for (path, known) in due {
+            if begun.elapsed() > budget {
+                break;
+            }
+            let Verdict::Job(job) = &mut known.verdict else { continue };
+            let total = Usage::read(&self.trees, path, &mut self.buffer);
+            let has_steps = self.has_steps && job.manager == Manager::Slurm;
+            let steps = if has_steps { read_steps(&self.trees, path, &mut self.buffer) } else { Vec::new() };
+            Arc::make_mut(job).used = Some(JobUsage { time: now, total, steps });
+            known.read_next = next_turn(path, interval, now);
+            read.push(job.clone());
+        }
+        read
     }
 }
 
-fn walk(folder: &Path, parts: &mut Vec<String>, groups: &mut BTreeMap<String, Named>, n_left: &mut usize) {
-    // A group may vanish between the moment it is listed and now; that is no error.
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if *n_left == 0 || parts.len() >= DEEPEST || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            continue;
+fn ask_unless_known(
+    before: Option<&Arc<Job>>,
+    called: &str,
+    ask: impl FnOnce() -> Option<String>,
+) -> Option<String> {
+    let known = before.map(|job| job.id.as_str()).filter(|id| *id != called);
+    known.map(str::to_owned).or_else(ask)
+}
+
+/// The next moment at which it is this group's turn: all of them spread over `interval`.
+fn next_turn(path: &str, interval: Millis, now: Timestamp) -> Timestamp {
+    let interval = Millis(interval.0.max(1));
+    let hash = path
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    let turn = now.floor(interval) + Millis((hash % interval.0.unsigned_abs()) as i64);
+    if turn > now { turn } else { turn + interval }
+}
+
+#[derive(Debug)]
+struct Found {
+    named: Named,
+    inode: u64,
+}
+
+/// What is found on one look.
+#[derive(Debug, Default)]
+struct Search {
+    found: BTreeMap<String, Found>,
+    nests: BTreeSet<(PathBuf, String)>,
+    unreadable: Option<Unreadable>,
+    n_seen: usize,
+}
+
+impl Search {
+    /// Looks for jobs below a folder of a tree.
+    fn look_into(&mut self, tree: &Path, folder: &str) {
+        self.n_seen = 0;
+        let mut parts: Vec<String> =
+            folder.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        self.descend(tree, &tree.join(folder), &mut parts);
+    }
+
+    /// A unit of systemd's in which a batch system keeps its jobs is none itself.
+    fn drop_units_around_jobs(&mut self) {
+        let jobs = self.found.iter().filter(|(_, found)| found.named.manager != Manager::Systemd);
+        let around: BTreeSet<String> =
+            jobs.flat_map(|(path, _)| path.match_indices('/').map(|(at, _)| path[..at].to_owned())).collect();
+        self.found.retain(|path, _| !around.contains(path));
+    }
+
+    fn descend(&mut self, tree: &Path, folder: &Path, parts: &mut Vec<String>) {
+        let entries = match fs::read_dir(folder) {
+            Ok(entries) => entries,
+            // A group may vanish between the moment it is listed and now; that is no error.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(source) => {
+                self.unreadable = Some(Unreadable { path: folder.to_owned(), source });
+                return;
+            }
+        };
+        for entry in entries.flatten() {
+            if self.n_seen == MOST_GROUPS || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                continue;
+            }
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            self.n_seen += 1;
+            parts.push(name);
+            self.visit(tree, &entry, parts);
+            parts.pop();
         }
-        *n_left -= 1;
-        parts.push(name);
+    }
+
+    fn visit(&mut self, tree: &Path, entry: &fs::DirEntry, parts: &mut Vec<String>) {
         let path: Vec<&str> = parts.iter().map(String::as_str).collect();
         let named = recognise(&path);
         let goes_deeper = named.as_ref().is_none_or(|named| named.manager == Manager::Systemd);
+        if path.last().is_some_and(|name| is_nest(name)) {
+            self.nests.insert((tree.to_owned(), path.join("/")));
+        }
         if let Some(named) = named {
-            groups.insert(path.join("/"), named);
+            self.found.entry(path.join("/")).or_insert(Found { named, inode: entry.ino() });
         }
-        if goes_deeper {
-            walk(&entry.path(), parts, groups, n_left);
+        if goes_deeper && parts.len() < DEEPEST {
+            self.descend(tree, &entry.path(), parts);
         }
-        parts.pop();
     }
 }
 
-/// The CPUs a group is confined to. One that may use all of them counts as confined only if it
-/// or a group above it says so, as a job that has the whole node does.
-fn confined_to(tree: &Path, path: &str, everything: Option<&CpuSet>) -> Option<CpuSet> {
-    let cpus = files::cpus_of(&tree.join(path)).filter(|cpus| !cpus.is_empty())?;
+/// The CPUs that a group may use, if its tree says so.
+fn cpus_of(group: &Path, buffer: &mut Buffer) -> Option<CpuSet> {
+    let names = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
+    names.iter().find_map(|name| CpuSet::parse(buffer.read(&group.join(name)).ok()?))
+}
+
+/// The CPUs a group is confined to, by itself or by a group above it. One that may use all of them
+/// counts as confined only if one of these says so, as a job that has the whole node does.
+fn confined_to(tree: &Path, path: &str, everything: Option<&CpuSet>, buffer: &mut Buffer) -> Option<CpuSet> {
+    let mut group = tree.join(path);
+    let cpus = loop {
+        if group == *tree {
+            return None;
+        }
+        match cpus_of(&group, buffer) {
+            Some(cpus) if !cpus.is_empty() => break cpus,
+            _ => group.pop(),
+        };
+    };
     if everything != Some(&cpus) {
         return Some(cpus);
     }
-    let mut group = tree.join(path);
     while group != *tree {
-        let asked = fs::read_to_string(group.join("cpuset.cpus")).unwrap_or_default();
+        let asked = buffer.read(&group.join("cpuset.cpus")).unwrap_or_default();
         if !asked.trim().is_empty() {
             return Some(cpus);
         }
         group.pop();
     }
     None
+}
+
+/// Steps and tasks below a Slurm job: `step_0/user/task_1`, or `step_0/task_1` in version 1.
+fn read_steps(trees: &Trees, job: &str, buffer: &mut Buffer) -> Vec<Step> {
+    let tree = trees.unified.as_deref().filter(|tree| tree.join(job).is_dir()).unwrap_or(&trees.memory);
+    let below = |path: &str, prefix: &str| -> Vec<String> {
+        let entries = fs::read_dir(tree.join(path)).into_iter().flatten().flatten();
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+        let mut names: Vec<String> =
+            names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect();
+        names.sort();
+        names
+    };
+    let mut steps = Vec::new();
+    for step in below(job, "step_") {
+        let path = format!("{job}/step_{step}");
+        let usage = Usage::read(trees, &path, buffer);
+        steps.push(Step { step: step.clone(), task: None, usage });
+        for folder in [format!("{path}/user"), path.clone()] {
+            for task in below(&folder, "task_") {
+                let usage = Usage::read(trees, &format!("{folder}/task_{task}"), buffer);
+                steps.push(Step { step: step.clone(), task: Some(task), usage });
+            }
+        }
+    }
+    steps
 }

@@ -2,29 +2,40 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use agent::cgroup::{CgroupCollector, Discovery, Hierarchy};
+use agent::cgroup::CgroupCollector;
+use agent::cgroup::tree::Hierarchy;
 use agent::cpu::CpuCollector;
 use agent::owner::Ownership;
+use workload::{Millis, Timestamp};
 
 fn node(name: &str) -> PathBuf {
     testbed::workspace().join("fixtures/nodes").join(name)
 }
 
-fn discover(name: &str) -> Discovery {
-    CgroupCollector::new(&node(name).join("cgroup"), &node(name).join("proc")).discover()
+/// A collector that has looked once.
+fn look(cgroup: &Path, proc: &Path) -> CgroupCollector {
+    let mut collector = CgroupCollector::new(cgroup, proc);
+    collector.look(Timestamp(0)).unwrap();
+    collector.read_usage(Timestamp(0), Millis::SECOND, Duration::MAX);
+    collector
+}
+
+fn look_at(name: &str) -> CgroupCollector {
+    look(&node(name).join("cgroup"), &node(name).join("proc"))
 }
 
 /// Jobs as `manager id cpus`, and the owner of each thread.
 fn seen(name: &str) -> (Vec<String>, String) {
-    let discovery = discover(name);
-    let jobs = discovery.jobs.iter().map(|job| {
+    let collector = look_at(name);
+    let jobs = collector.jobs().map(|job| {
         let cpus = job.cpus.as_ref().map_or("anywhere".into(), |cpus| format!("on {cpus}"));
         format!("{} {} {cpus}", job.manager.name(), job.id)
     });
     let mut threads = CpuCollector::new(&node(name).join("proc")).read().unwrap();
-    Ownership::of(&discovery.jobs).flag(&mut threads);
+    Ownership::of(collector.jobs().map(|job| &**job)).flag(&mut threads);
     let owners = threads.iter().map(|thread| match thread.owner.job() {
         Some(job) => job.to_string(),
         None => thread.owner.state().to_owned(),
@@ -101,30 +112,35 @@ fn every_layout_gives_each_thread_its_owner() {
 
 #[test]
 fn a_job_that_has_ended_does_not_count_and_is_said_to_be_skipped() {
-    let discovery = discover("slurm-v2");
-    let skipped: Vec<&str> = discovery.skipped.iter().map(|skipped| skipped.path.as_str()).collect();
+    let collector = look_at("slurm-v2");
+    let skipped: Vec<String> = collector.skipped().map(|skipped| skipped.path).collect();
     assert_eq!(skipped, ["system.slice/slurmstepd.scope/job_40"]);
-    assert_eq!(discovery.hierarchy, Hierarchy::Unified);
+    assert_eq!(collector.trees().hierarchy, Hierarchy::Unified);
 }
 
 #[test]
 fn memory_and_pressure_are_read_with_no_limit_as_absent() {
-    let discovery = discover("slurm-v2");
-    let reading = &discovery.jobs[0].reading;
-    assert_eq!(reading.memory_bytes, Some(1 << 30));
-    assert_eq!(reading.memory_limit_bytes, Some(4 << 30));
-    assert_eq!(reading.io_pressure.some_usec, Some(1234));
-    assert_eq!(discovery.jobs[1].reading.memory_limit_bytes, None);
-    let old = &discover("slurm-v1").jobs[0];
-    assert_eq!((old.reading.memory_bytes, old.reading.memory_limit_bytes), (Some(1 << 20), None));
-    assert_eq!((old.uid, old.reading.cpu_pressure.some_usec), (Some(1000), None));
+    let usage = |collector: &CgroupCollector, at: usize| {
+        collector.jobs().nth(at).unwrap().used.clone().unwrap().total
+    };
+    let collector = look_at("slurm-v2");
+    let used = usage(&collector, 0);
+    assert_eq!(used.memory_bytes, Some(1 << 30));
+    assert_eq!(used.memory_limit_bytes, Some(4 << 30));
+    assert_eq!(used.io_pressure.some_usec, Some(1234));
+    assert_eq!(usage(&collector, 1).memory_limit_bytes, None);
+    let collector = look_at("slurm-v1");
+    let used = usage(&collector, 0);
+    assert_eq!((used.memory_bytes, used.memory_limit_bytes), (Some(1 << 20), None));
+    assert_eq!(used.cpu_pressure.some_usec, None);
+    assert_eq!(collector.jobs().next().unwrap().uid, Some(1000));
 }
 
 #[test]
 fn a_missing_root_or_odd_names_are_no_reason_to_panic() {
     let folder = tempfile::tempdir().unwrap();
-    let look = || CgroupCollector::new(&folder.path().join("cgroup"), folder.path()).discover();
-    assert_eq!(look().hierarchy, Hierarchy::Absent);
+    let look = || look(&folder.path().join("cgroup"), folder.path());
+    assert_eq!(look().trees().hierarchy, Hierarchy::Absent);
     let scope = folder.path().join("cgroup/system.slice/slurmstepd.scope");
     for name in ["job_1\"}\n{", "job_", "job_99999999999999999999", "s\u{fffd}", "job_7"] {
         std::fs::create_dir_all(scope.join(name)).unwrap();
@@ -133,10 +149,11 @@ fn a_missing_root_or_odd_names_are_no_reason_to_panic() {
         std::fs::write(scope.join(name).join("memory.current"), "12 apples").unwrap();
     }
     std::fs::write(folder.path().join("cgroup/cgroup.controllers"), "cpuset\n").unwrap();
-    let jobs = look().jobs;
-    let ids: Vec<&str> = jobs.iter().map(|job| job.id.as_str()).collect();
+    let collector = look();
+    let ids: Vec<&str> = collector.jobs().map(|job| job.id.as_str()).collect();
     assert_eq!(ids, ["7", "99999999999999999999"]);
-    assert!(jobs.iter().all(|job| job.cpus.is_none() && job.reading.memory_bytes.is_none()));
+    assert!(collector.jobs().all(|job| job.cpus.is_none()));
+    assert!(collector.jobs().all(|job| job.used.as_ref().unwrap().total.memory_bytes.is_none()));
 }
 
 #[test]
@@ -150,7 +167,6 @@ fn ten_thousand_jobs_are_found_in_reasonable_time() {
     }
     std::fs::write(folder.path().join("cgroup.controllers"), "cpuset\n").unwrap();
     let begun = std::time::Instant::now();
-    let found = CgroupCollector::new(folder.path(), folder.path()).discover();
-    assert_eq!(found.jobs.len(), 10_000);
+    assert_eq!(look(folder.path(), folder.path()).jobs().count(), 10_000);
     assert!(begun.elapsed().as_secs_f64() < 20.0, "{:?}", begun.elapsed());
 }

@@ -3,14 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use agent::cgroup::CgroupCollector;
-use agent::cpu::CpuCollector;
-use agent::owner::Ownership;
-use agent::sampler::Sampler;
+use agent::node::{Collector, Node, NodeSettings};
+use agent::sampler::{Sampler, Stop};
 use anyhow::bail;
 use archive::{Archive, WriterSettings};
 use serde_json::json;
@@ -30,34 +25,39 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if period.0 < 10 {
         bail!("an interval of {interval:?} is shorter than a tick of the kernel's clock; use at least 10ms");
     }
-    let node = match &args.node {
+    let name = match &args.node {
         Some(node) => node.clone(),
         None => NodeName::new(agent::hostname())?,
     };
-    let cpus = CpuCollector::new(&args.roots.procfs);
-    let cgroups = CgroupCollector::new(&args.roots.cgroupfs, &args.roots.procfs);
-    let source = cpus.source(period);
+    let mut node = Node::new(NodeSettings {
+        name: name.clone(),
+        procfs: args.roots.procfs.clone(),
+        cgroupfs: args.roots.cgroupfs.clone(),
+        collectors: vec![Collector::Cpu, Collector::Cgroup],
+        interval,
+        job_interval: interval,
+        has_steps: false,
+    });
+    let source = node.source();
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
     let segment_length = config.record.segment.value;
     let settings = WriterSettings { segment_length, ..WriterSettings::default() };
     let mut writer = archive.writer(source.clone(), settings)?;
 
-    let stop = Arc::new(AtomicBool::new(false));
+    let stop = Stop::after(args.duration);
     let stopped = stop.clone();
-    ctrlc::set_handler(move || stopped.store(true, Ordering::SeqCst))?;
-    complain(&format!("recording {node} into {address} every {interval:?}; Ctrl-C ends"));
+    ctrlc::set_handler(move || stopped.now())?;
+    complain(&format!("recording {name} into {address} every {interval:?}; Ctrl-C ends"));
 
-    let begun = Instant::now();
     let mut sampler = Sampler::new(interval);
-    let mut view = View::new(node.clone(), period, Scale::from(&source), args.json);
-    let is_over = || stop.load(Ordering::SeqCst) || args.duration.is_some_and(|most| begun.elapsed() >= most);
+    let mut view = View::new(name.clone(), period, Scale::from(&source), args.json);
     let mut refused = 0u64;
-    while let Some(time) = sampler.wait(is_over) {
-        let mut threads = cpus.read()?;
-        let jobs = cgroups.discover().jobs;
-        Ownership::of(&jobs).flag(&mut threads);
-        let jobs = jobs.into_iter().map(|job| job.reading).collect();
-        let reading = NodeReading { node: node.clone(), time, threads, jobs };
+    while let Some(time) = sampler.wait(&stop) {
+        let sample = node.sample(time);
+        if let Some(error) = sample.outcomes.iter().find_map(|outcome| outcome.error.as_ref()) {
+            bail!("{error}");
+        }
+        let reading = sample.reading(&name);
         match writer.append(std::slice::from_ref(&reading)) {
             Ok(()) => view.show(&reading),
             // A full disk passes; what could not be kept is counted, and recording goes on.
@@ -129,7 +129,7 @@ impl View {
         let mean = |rate: fn(Rates) -> f32| known.iter().copied().map(rate).sum::<f32>() / known.len() as f32;
         let summary = format!(
             "{}  {} threads  user {:5.1} %  system {:5.1} %  iowait {:5.1} %",
-            crate::units::show_time(reading.time),
+            crate::times::show_time(reading.time),
             known.len(),
             mean(Rates::user) * 100.0,
             mean(Rates::system) * 100.0,

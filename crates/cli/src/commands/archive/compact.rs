@@ -11,7 +11,7 @@ use crate::args::CompactArgs;
 use crate::config::Config;
 use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
-use crate::units::show_bytes;
+use workload::units::show_bytes;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;

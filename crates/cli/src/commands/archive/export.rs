@@ -13,7 +13,7 @@ use crate::args::{ExportArgs, ExportFormat, ExportTable};
 use crate::config::Config;
 use crate::output::{complain, say_json};
 use crate::progress::Progress;
-use crate::units::show_count;
+use workload::units::show_count;
 
 pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let to_stdout = args.out == Path::new("-");

@@ -13,7 +13,8 @@ use crate::args::{ImportArgs, Preset};
 use crate::config::Config;
 use crate::output::{say, say_json};
 use crate::progress::Progress;
-use crate::units::{show_bytes, show_count, show_time};
+use crate::times::show_time;
+use workload::units::{show_bytes, show_count};
 
 #[derive(Serialize)]
 struct Imported {

@@ -9,7 +9,8 @@ use workload::Timestamp;
 use crate::args::ListArgs;
 use crate::config::Config;
 use crate::output::{say, say_json, say_table};
-use crate::units::{show_bytes, show_count, show_time};
+use crate::times::show_time;
+use workload::units::{show_bytes, show_count};
 
 const JOBS_SHOWN: usize = 20;
 

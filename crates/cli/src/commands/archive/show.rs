@@ -10,7 +10,8 @@ use crate::args::ShowArgs;
 use crate::config::Config;
 use crate::output::{say, say_json};
 use crate::progress::Progress;
-use crate::units::{show_length, show_time};
+use crate::times::show_time;
+use workload::units::show_length;
 
 const COLUMNS: usize = 60;
 const THREADS_SHOWN: usize = 64;

@@ -6,7 +6,7 @@ use crate::args::VerifyArgs;
 use crate::config::Config;
 use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
-use crate::units::{show_bytes, show_count};
+use workload::units::{show_bytes, show_count};
 
 pub fn run(args: &VerifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;

@@ -1,26 +1,13 @@
-//! The files of one control group. What is missing or garbled is absent, never zero.
+//! Who a group's processes are: the job's number where its path does not say, and its user.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use workload::{JobId, JobReading, Pressure};
-
-use crate::cpuset::CpuSet;
+use crate::kernel::{lines, value_of};
 
 /// How many processes are asked who they are before giving up.
 const PROCESSES_ASKED: usize = 16;
-
-/// The words of a file of one line.
-pub fn words(path: &Path) -> Vec<String> {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().map(str::to_owned).collect()
-}
-
-/// The CPUs that a group may use.
-pub fn cpus_of(group: &Path) -> Option<CpuSet> {
-    let names = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
-    names.iter().find_map(|name| CpuSet::parse(&fs::read_to_string(group.join(name)).ok()?))
-}
 
 /// Whether any process is in the group or below it.
 pub fn is_populated(group: &Path) -> bool {
@@ -37,13 +24,19 @@ fn processes(group: &Path) -> impl Iterator<Item = u32> {
         while found.is_empty() {
             let folder = folders.pop()?;
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-            found.extend(text.lines().filter_map(|line| line.trim().parse::<u32>().ok()));
+            found.extend(lines(&text).filter_map(|line| line.trim().parse::<u32>().ok()));
             let entries = fs::read_dir(&folder).into_iter().flatten().flatten();
             let below = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
             folders.extend(below.map(|entry| entry.path()));
         }
         found.pop()
     })
+}
+
+/// The user of a job: whoever runs its first process that is not root's.
+pub fn uid(job: &Path, procfs: &Path) -> Option<u32> {
+    let owner = |pid: u32| fs::metadata(procfs.join(pid.to_string())).ok().map(|found| found.uid());
+    processes(job).take(PROCESSES_ASKED).filter_map(owner).find(|uid| *uid != 0)
 }
 
 /// The number of a Slurm job, from the title of a step's daemon: `slurmstepd: [3385.extern]`.
@@ -54,7 +47,8 @@ pub fn slurm_id(job: &Path, procfs: &Path) -> Option<String> {
     })
 }
 
-fn slurm_id_in(title: &str) -> Option<String> {
+/// The number in the title of a step's daemon.
+pub fn slurm_id_in(title: &str) -> Option<String> {
     let (_, rest) = title.strip_prefix("slurmstepd: ")?.split_once('[')?;
     let id: String = rest.chars().take_while(char::is_ascii_digit).collect();
     (!id.is_empty()).then_some(id)
@@ -68,50 +62,15 @@ pub fn condor_id(slot: &Path, procfs: &Path) -> Option<String> {
     })
 }
 
-fn condor_id_in(ad: &str) -> Option<String> {
+/// Cluster and process in the text of a job's ad.
+pub fn condor_id_in(ad: &str) -> Option<String> {
     let value = |name: &str| {
-        ad.lines().find_map(|line| {
+        lines(ad).find_map(|line| {
             let (key, value) = line.split_once('=')?;
             (key.trim() == name).then(|| value.trim().parse::<u64>().ok()).flatten()
         })
     };
     Some(format!("{}.{}", value("ClusterId")?, value("ProcId")?))
-}
-
-/// Memory and pressure of a job. A limit that is "max", or as good as none, is absent.
-pub fn read_job(job: JobId, memory: &Path, unified: Option<&Path>) -> JobReading {
-    let number = |name: &str| fs::read_to_string(memory.join(name)).ok()?.trim().parse::<u64>().ok();
-    let pressure = |name: &str| unified.map(|group| read_pressure(&group.join(name))).unwrap_or_default();
-    // Where v1 has no limit, it shows the largest number of pages it can count.
-    let real_limit = |limit: &u64| *limit < 1 << 60;
-    JobReading {
-        job,
-        memory_bytes: number("memory.current").or_else(|| number("memory.usage_in_bytes")),
-        memory_peak_bytes: number("memory.peak").or_else(|| number("memory.max_usage_in_bytes")),
-        memory_limit_bytes: number("memory.max")
-            .or_else(|| number("memory.limit_in_bytes"))
-            .filter(real_limit),
-        cpu_pressure: pressure("cpu.pressure"),
-        memory_pressure: pressure("memory.pressure"),
-        io_pressure: pressure("io.pressure"),
-    }
-}
-
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, and the same for `full`.
-fn read_pressure(path: &Path) -> Pressure {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    let total = |kind: &str| {
-        let line = text.lines().find(|line| line.starts_with(kind))?;
-        line.split_whitespace().find_map(|field| field.strip_prefix("total=")?.parse().ok())
-    };
-    Pressure { some_usec: total("some"), full_usec: total("full") }
-}
-
-fn value_of(text: &str, key: &str) -> Option<u64> {
-    text.lines().find_map(|line| {
-        let (name, value) = line.split_once(' ')?;
-        (name == key).then(|| value.trim().parse().ok()).flatten()
-    })
 }
 
 #[cfg(test)]
@@ -130,12 +89,13 @@ mod tests {
     fn a_job_ad_names_cluster_and_process() {
         assert_eq!(condor_id_in("MyType = \"Job\"\nProcId = 3\nClusterId = 120\n"), Some("120.3".into()));
         assert_eq!(condor_id_in("ClusterId = 120\n"), None);
+        assert_eq!(condor_id_in("ProcId = 3\nClusterId = 12"), None);
     }
 
     proptest! {
         #[test]
         fn no_text_makes_a_reader_panic(text in "\\PC{0,80}") {
-            let _ = (slurm_id_in(&text), condor_id_in(&text), value_of(&text, "populated"));
+            let _ = (slurm_id_in(&text), condor_id_in(&text));
         }
     }
 }

@@ -1,0 +1,196 @@
+//! The command line, with the flags that exporters share.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::node::Collector;
+use agent::remote_write::Protocol;
+use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Parser, Subcommand};
+use reqwest::Url;
+use workload::NodeName;
+use workload::units::{parse_bytes, parse_duration};
+
+/// Tells Prometheus the CPU time of every hardware thread, flagged with the job that owns it
+#[derive(Debug, Parser)]
+#[command(
+    name = "tracewise-agent",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  tracewise-agent                                   on 127.0.0.1:9742, for this machine alone
+  tracewise-agent --web.listen-address=:9742        for everyone; see --web.config.file
+  tracewise-agent --remote-write.url=http://prometheus:9090/api/v1/write
+  tracewise-agent doctor                            which jobs are found, and what to change"
+)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Option<AgentCommand>,
+    #[command(flatten)]
+    pub serve: ServeArgs,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum AgentCommand {
+    /// Which jobs are found on this node, which threads they own, what was skipped, what to change
+    Doctor {
+        #[command(flatten)]
+        roots: Roots,
+        /// Print as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct Roots {
+    /// Where the proc file system is mounted
+    #[arg(long = "path.procfs", value_name = "FOLDER", default_value = "/proc")]
+    pub procfs: PathBuf,
+    /// Where control groups are mounted
+    #[arg(long = "path.cgroupfs", value_name = "FOLDER", default_value = "/sys/fs/cgroup")]
+    pub cgroupfs: PathBuf,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct ServeArgs {
+    /// Where to listen, such as :9742 (everywhere) or 10.0.0.1:9742; may be given several times
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:9742")]
+    pub listen: Vec<ListenAddress>,
+    /// TLS, client certificates and passwords, in the format that exporters share
+    #[arg(long = "web.config.file", value_name = "FILE")]
+    pub web_config: Option<PathBuf>,
+    #[command(flatten)]
+    pub roots: Roots,
+    #[command(flatten)]
+    pub collectors: Switches,
+    /// How often each job's own files are read
+    #[arg(long = "collector.cgroup.interval", value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
+    pub job_interval: Duration,
+    /// Steps and tasks of Slurm's jobs too
+    #[arg(long = "collector.cgroup.steps")]
+    pub has_steps: bool,
+    /// Print cgroup_*{jobid,step,task} too, for jobstats and its dashboard
+    #[arg(long = "compat.jobstats")]
+    pub has_jobstats: bool,
+    /// How often the node is read, such as 1s or 100ms
+    #[arg(long = "sample.interval", value_name = "DURATION", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// How long every reading is kept in memory, for /samples and remote write
+    #[arg(long = "samples.keep", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
+    pub keep: Duration,
+    /// How much memory these readings may take
+    #[arg(long = "samples.max-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_bytes)]
+    pub keep_bytes: u64,
+    /// The name of this node in samples [default: its hostname]
+    #[arg(long = "node.name", value_name = "NAME")]
+    pub node: Option<NodeName>,
+    #[command(flatten)]
+    pub remote_write: RemoteWriteArgs,
+    /// error, warn, info or debug
+    #[arg(long = "log.level", value_name = "LEVEL", default_value = "info")]
+    pub log_level: tracing::Level,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct RemoteWriteArgs {
+    /// Push every reading there; user:password@ may be part of it
+    #[arg(
+        long = "remote-write.url",
+        value_name = "URL",
+        env = "TRACEWISE_REMOTE_WRITE_URL",
+        hide_env_values = true
+    )]
+    pub url: Option<Url>,
+    /// How often to push
+    #[arg(long = "remote-write.interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
+    pub interval: Duration,
+    #[arg(long = "remote-write.protocol", value_name = "VERSION", value_enum, default_value = "auto")]
+    pub protocol: Protocol,
+    /// A label of every series pushed, such as cluster=a; may be given several times
+    #[arg(long = "remote-write.label", value_name = "NAME=VALUE", value_parser = parse_label)]
+    pub labels: Vec<(String, String)>,
+    /// A file with a token to show
+    #[arg(long = "remote-write.bearer-token-file", value_name = "FILE")]
+    pub bearer_token_file: Option<PathBuf>,
+}
+
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let is_name = |name: &str| {
+        name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
+            && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+            && !name.starts_with("__")
+    };
+    match text.split_once('=') {
+        Some((name, value)) if is_name(name) && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        _ => Err("write it like cluster=a".into()),
+    }
+}
+
+/// `host:port` or `:port`.
+#[derive(Debug, Clone)]
+pub struct ListenAddress(pub String);
+
+impl std::str::FromStr for ListenAddress {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.rsplit_once(':') {
+            Some(("", port)) if port.parse::<u16>().is_ok() => Ok(Self(format!("[::]:{port}"))),
+            Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Self(text.to_owned())),
+            _ => Err("write it like :9742 or 10.0.0.1:9742".into()),
+        }
+    }
+}
+
+/// `--collector.x` and `--no-collector.x` for every collector.
+#[derive(Debug)]
+pub struct Switches {
+    pub enabled: Vec<Collector>,
+}
+
+const DISABLE_DEFAULTS: &str = "collector.disable-defaults";
+
+const fn flags(collector: Collector) -> (&'static str, &'static str) {
+    match collector {
+        Collector::Cpu => ("collector.cpu", "no-collector.cpu"),
+        Collector::Cgroup => ("collector.cgroup", "no-collector.cgroup"),
+        Collector::Pressure => ("collector.pressure", "no-collector.pressure"),
+        Collector::Memory => ("collector.memory", "no-collector.memory"),
+        Collector::Load => ("collector.load", "no-collector.load"),
+        Collector::Own => ("collector.self", "no-collector.self"),
+    }
+}
+
+impl ClapArgs for Switches {
+    fn augment_args(command: Command) -> Command {
+        let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
+        let about = "Switch all collectors off but those named by --collector.<name>";
+        let command = command.arg(flag(DISABLE_DEFAULTS).help(about));
+        Collector::ALL.into_iter().fold(command, |command, collector| {
+            let (on, off) = flags(collector);
+            let about = format!("Read {}; --{off} does not", collector.about());
+            command.arg(flag(on).help(about).overrides_with(off)).arg(flag(off).hide(true).overrides_with(on))
+        })
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Switches {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let are_on = !matches.get_flag(DISABLE_DEFAULTS);
+        let is_enabled = |collector: &Collector| {
+            let (on, off) = flags(*collector);
+            matches.get_flag(on) || (are_on && !matches.get_flag(off))
+        };
+        Ok(Self { enabled: Collector::ALL.into_iter().filter(is_enabled).collect() })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}

@@ -1,0 +1,70 @@
+//! The families that jobstats and its Grafana dashboard ask for: `cgroup_*{jobid,step,task}`, with
+//! empty step and task for a whole job. Only Slurm's jobs have them.
+
+use std::sync::Arc;
+
+use super::Job;
+use super::layout::Manager;
+use super::usage::Usage;
+use crate::exposition::{Family, Kind, Sink};
+
+/// What is shown where there is no limit, as jobstats expects it.
+const NO_LIMIT: f64 = u64::MAX as f64;
+
+type Value = fn(&Usage) -> Option<f64>;
+
+fn seconds(usec: u64) -> f64 {
+    usec as f64 / 1e6
+}
+
+const FAMILIES: [(&str, &str, Value); 10] = [
+    ("cgroup_cpu_user_seconds", "CPU time in user mode.", |used| used.cpu_user_usec.map(seconds)),
+    ("cgroup_cpu_system_seconds", "CPU time in the kernel.", |used| used.cpu_system_usec.map(seconds)),
+    ("cgroup_cpu_total_seconds", "CPU time.", |used| {
+        Some(seconds(used.cpu_user_usec? + used.cpu_system_usec?))
+    }),
+    ("cgroup_memory_rss_bytes", "Memory of processes, without files.", |used| {
+        used.anon_bytes.map(|bytes| bytes as f64)
+    }),
+    ("cgroup_memory_cache_bytes", "Page cache of files.", |used| used.file_bytes.map(|bytes| bytes as f64)),
+    ("cgroup_memory_used_bytes", "All memory charged.", |used| used.memory_bytes.map(|bytes| bytes as f64)),
+    ("cgroup_memory_total_bytes", "Limit of memory.", |used| {
+        used.memory_bytes.map(|_| used.memory_limit_bytes.map_or(NO_LIMIT, |bytes| bytes as f64))
+    }),
+    ("cgroup_memory_fail_count", "Processes killed because memory ran out.", |used| {
+        used.oom_kills.map(|kills| kills as f64)
+    }),
+    ("cgroup_memsw_used_bytes", "Memory that is swapped out.", |used| {
+        used.swap_bytes.map(|bytes| bytes as f64)
+    }),
+    ("cgroup_memsw_total_bytes", "Limit of swap.", |used| used.swap_bytes.map(|_| NO_LIMIT)),
+];
+
+pub fn expose(jobs: &[Arc<Job>], sink: &mut impl Sink) {
+    let jobs: Vec<&Job> = jobs.iter().map(|job| &**job).filter(|job| job.manager == Manager::Slurm).collect();
+    sink.family(Family { name: "cgroup_cpus", kind: Kind::Gauge, help: "Hardware threads of the job." });
+    for job in &jobs {
+        let n_cpus = job.cpus.as_ref().map_or(0, crate::cpuset::CpuSet::len);
+        sink.sample(&whole(job), n_cpus as f64, None);
+    }
+    sink.family(Family { name: "cgroup_uid", kind: Kind::Gauge, help: "The user of the job." });
+    for (job, uid) in jobs.iter().filter_map(|job| Some((job, job.uid?))) {
+        sink.sample(&[("jobid", job.id.as_str())], f64::from(uid), None);
+    }
+    for (name, help, value) in FAMILIES {
+        sink.family(Family { name, kind: Kind::Gauge, help });
+        for (job, used) in jobs.iter().filter_map(|job| Some((job, job.used.as_ref()?))) {
+            if let Some(value) = value(&used.total) {
+                sink.sample(&whole(job), value, None);
+            }
+            for (step, value) in used.steps.iter().filter_map(|step| Some((step, value(&step.usage)?))) {
+                let task = step.task.as_deref().unwrap_or_default();
+                sink.sample(&[("jobid", job.id.as_str()), ("step", &step.step), ("task", task)], value, None);
+            }
+        }
+    }
+}
+
+fn whole(job: &Job) -> [(&'static str, &str); 3] {
+    [("jobid", job.id.as_str()), ("step", ""), ("task", "")]
+}

@@ -1,0 +1,299 @@
+//! Every reading, pushed to a server that takes remote write. What the server does not take now is
+//! tried again for as long as the ring keeps it.
+
+mod batch;
+pub mod message;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::{Client, StatusCode, Url};
+use tokio::sync::watch;
+use workload::{NodeReading, ThreadReading, Timestamp, samples};
+
+use crate::cgroup::expose::expose_jobs;
+use crate::cpu::{expose_owners, expose_seconds};
+use crate::node::Sample;
+use crate::service::Shared;
+use batch::{Batch, Ending, Version};
+
+/// What one request holds at most; a reading is not divided.
+const SAMPLES_PER_REQUEST: usize = 10_000;
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the last push may take when the agent ends.
+const LAST_PUSH: Duration = Duration::from_secs(5);
+/// The answer of a server that speaks version 2 has this header.
+const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Protocol {
+    /// Version 2.0, or 1.0 where the server does not know it
+    Auto,
+    #[value(name = "1.0")]
+    One,
+    #[value(name = "2.0")]
+    Two,
+}
+
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub url: Url,
+    pub interval: Duration,
+    pub protocol: Protocol,
+    /// Labels of every series.
+    pub labels: Vec<(String, String)>,
+    /// Read at every push, so that it can be replaced.
+    pub bearer_token_file: Option<PathBuf>,
+}
+
+/// Why a request was not taken.
+#[derive(Debug)]
+enum Failure {
+    /// It may be taken later.
+    Passing(String),
+    /// It never will.
+    Final(String),
+}
+
+pub struct Pusher {
+    settings: Settings,
+    shared: Arc<Shared>,
+    client: Client,
+    version: Version,
+    /// The server has shown that it speaks the version.
+    is_agreed: bool,
+    /// The time of the last reading that the server has taken or refused.
+    done: Timestamp,
+    /// As they were in the last reading sent.
+    threads: Vec<ThreadReading>,
+    last: Option<Arc<Sample>>,
+    is_failing: bool,
+}
+
+impl Pusher {
+    pub fn new(settings: Settings, shared: Arc<Shared>) -> reqwest::Result<Self> {
+        // Another part of the process may have installed it already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let client = Client::builder()
+            .timeout(TIMEOUT)
+            .user_agent(concat!("tracewise-agent/", env!("CARGO_PKG_VERSION")))
+            .build()?;
+        shared.pushed.is_on.store(true, Ordering::Relaxed);
+        Ok(Self {
+            version: if settings.protocol == Protocol::One { Version::One } else { Version::Two },
+            is_agreed: settings.protocol != Protocol::Auto,
+            settings,
+            shared,
+            client,
+            done: Timestamp::MIN,
+            threads: Vec::new(),
+            last: None,
+            is_failing: false,
+        })
+    }
+
+    /// Pushes until `stop` changes, and once more then.
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        loop {
+            let is_over = tokio::select! {
+                () = tokio::time::sleep(self.settings.interval) => false,
+                _ = stop.changed() => true,
+            };
+            if is_over {
+                let _ = tokio::time::timeout(LAST_PUSH, self.push()).await;
+                return;
+            }
+            self.push().await;
+        }
+    }
+
+    /// Sends what is new. Stops at the first request that fails; the next push goes on there.
+    async fn push(&mut self) {
+        let mut outcome = Ok(());
+        while outcome.is_ok() {
+            let readings = self.next_readings();
+            let Some(last) = readings.last().map(|reading| reading.time) else { break };
+            let batch = self.batch(&readings);
+            outcome = self.deliver(&batch).await;
+            if outcome.is_ok() {
+                self.done = last;
+                self.threads =
+                    readings.into_iter().next_back().map(|reading| reading.threads).unwrap_or_default();
+            }
+        }
+        if outcome.is_ok()
+            && let Some(latest) = self.shared.latest()
+        {
+            let batch = self.batch_of_the_rest(&latest);
+            outcome = self.deliver(&batch).await;
+            self.last = Some(latest);
+        }
+        match (&outcome, self.is_failing) {
+            (Err(reason), false) => {
+                tracing::warn!("{}: {reason}; what the ring keeps is tried again", self.address());
+            }
+            (Ok(()), true) => tracing::info!("{}: takes samples again", self.address()),
+            _ => {}
+        }
+        self.is_failing = outcome.is_err();
+    }
+
+    /// The address without a password.
+    fn address(&self) -> String {
+        let mut url = self.settings.url.clone();
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+        url.to_string()
+    }
+
+    /// The oldest readings that have not been sent, as many as fit into a request.
+    fn next_readings(&self) -> Vec<NodeReading> {
+        let from = Timestamp(self.done.0.saturating_add(1));
+        let mut readings: Vec<NodeReading> = Vec::new();
+        let ring = self.shared.ring();
+        let segment = ring.segments_since(from).next().unwrap_or_default();
+        samples::for_each_in(segment, |_, reading| {
+            let n_samples = (readings.len() + 1) * reading.threads.len() * 9;
+            if reading.time >= from && (readings.is_empty() || n_samples <= SAMPLES_PER_REQUEST) {
+                readings.push(reading);
+            }
+        });
+        readings
+    }
+
+    fn labels(&self) -> Vec<(String, String)> {
+        self.settings.labels.clone()
+    }
+
+    fn batch(&self, readings: &[NodeReading]) -> Batch {
+        let mut batch = Batch::new(self.labels());
+        let mut before: &[ThreadReading] = &self.threads;
+        for reading in readings {
+            expose_seconds(&reading.threads, reading.time, &mut batch);
+            let has_changed = |thread: &&ThreadReading| {
+                let now = reading.threads.iter().find(|now| now.cpu == thread.cpu);
+                now.is_none_or(|now| now.owner != thread.owner)
+            };
+            let ended: Vec<ThreadReading> = before.iter().filter(has_changed).cloned().collect();
+            expose_owners(&ended, Some(reading.time), &mut Ending(&mut batch));
+            expose_owners(&reading.threads, Some(reading.time), &mut batch);
+            before = &reading.threads;
+        }
+        batch
+    }
+
+    /// What is not in the ring: jobs, and the node as a whole, as they are now.
+    fn batch_of_the_rest(&self, latest: &Sample) -> Batch {
+        let mut batch = Batch::new(self.labels());
+        batch.set_time(latest.time);
+        let is_there = |path: &str| latest.jobs.iter().any(|job| job.path == path);
+        let ended: Vec<_> = self
+            .last
+            .iter()
+            .flat_map(|last| &last.jobs)
+            .filter(|job| !is_there(&job.path))
+            .cloned()
+            .collect();
+        expose_jobs(&ended, &mut Ending(&mut batch));
+        self.shared.expose_own(&mut batch);
+        latest.expose_rest(&mut batch);
+        batch
+    }
+
+    /// Sends a batch. One that the server refuses for good is counted, and done with.
+    async fn deliver(&mut self, batch: &Batch) -> Result<(), String> {
+        let n_samples = batch.n_samples() as u64;
+        if n_samples == 0 {
+            return Ok(());
+        }
+        let pushed = &self.shared.clone().pushed;
+        match self.agree_and_send(batch).await {
+            Ok(()) => {
+                pushed.samples.fetch_add(n_samples, Ordering::Relaxed);
+                Ok(())
+            }
+            Err(Failure::Final(reason)) => {
+                pushed.refused.fetch_add(n_samples, Ordering::Relaxed);
+                tracing::warn!("{} refuses {n_samples} samples: {reason}", self.address());
+                Ok(())
+            }
+            Err(Failure::Passing(reason)) => {
+                pushed.failures.fetch_add(1, Ordering::Relaxed);
+                Err(reason)
+            }
+        }
+    }
+
+    /// A server that knows only version 1 refuses version 2, or takes it for an empty request.
+    async fn agree_and_send(&mut self, batch: &Batch) -> Result<(), Failure> {
+        let sent = self.send(batch).await;
+        if self.is_agreed || matches!(sent, Err(Failure::Passing(_))) {
+            return sent;
+        }
+        if sent.is_err() && self.version == Version::Two {
+            self.version = Version::One;
+            let sent = self.send(batch).await;
+            self.is_agreed = sent.is_ok();
+            if self.is_agreed {
+                tracing::info!("{} takes remote write 1.0", self.address());
+            } else {
+                self.version = Version::Two;
+            }
+            return sent;
+        }
+        self.is_agreed = sent.is_ok();
+        sent
+    }
+
+    async fn send(&self, batch: &Batch) -> Result<(), Failure> {
+        let body = snap::raw::Encoder::new()
+            .compress_vec(&batch.encode(self.version))
+            .map_err(|error| Failure::Final(error.to_string()))?;
+        let mut request = self
+            .client
+            .post(self.settings.url.clone())
+            .header(CONTENT_TYPE, self.version.content_type())
+            .header(CONTENT_ENCODING, "snappy")
+            .header("X-Prometheus-Remote-Write-Version", self.version.number())
+            .body(body);
+        if let Some(path) = &self.settings.bearer_token_file {
+            let token = std::fs::read_to_string(path)
+                .map_err(|error| Failure::Passing(format!("{}: {error}", path.display())))?;
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.trim()));
+        }
+        let response = request.send().await.map_err(|error| Failure::Passing(in_words(&error)))?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        if status.is_success() {
+            return self.check(&headers);
+        }
+        let body = response.text().await.unwrap_or_default();
+        let reason = format!("it answers {status}: {}", body.trim().lines().next().unwrap_or_default());
+        let is_passing = status.is_server_error()
+            || matches!(
+                status,
+                StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
+            );
+        Err(if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) })
+    }
+
+    /// Version 2 has to say how much was written; a server that does not has not understood it.
+    fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
+        match self.version == Version::Two && !headers.contains_key(WRITTEN) {
+            true => Err(Failure::Final("it does not understand remote write 2.0".into())),
+            false => Ok(()),
+        }
+    }
+}
+
+fn in_words(error: &reqwest::Error) -> String {
+    let mut words = String::new();
+    let mut source: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = source {
+        words = error.to_string();
+        source = error.source();
+    }
+    words
+}

@@ -1,0 +1,142 @@
+//! The last hour of readings, whole, in a few bytes a thread and second.
+
+use std::collections::VecDeque;
+
+use workload::samples::{self, Segment};
+use workload::{Millis, NodeReading, Source, Timestamp};
+
+/// A segment opens with whole counters, so a short one is dear; and is handed out whole, so a long
+/// one is.
+const READINGS_PER_SEGMENT: usize = 120;
+
+/// How much is kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Keep {
+    pub time: Millis,
+    pub bytes: usize,
+}
+
+#[derive(Debug)]
+pub struct Ring {
+    source: Source,
+    keep: Keep,
+    closed: VecDeque<Closed>,
+    open: Segment,
+    n_in_open: usize,
+    n_bytes: usize,
+}
+
+#[derive(Debug)]
+struct Closed {
+    last: Timestamp,
+    bytes: Box<[u8]>,
+}
+
+impl Ring {
+    pub fn new(source: Source, keep: Keep) -> Self {
+        Self { source, keep, closed: VecDeque::new(), open: Segment::new(), n_in_open: 0, n_bytes: 0 }
+    }
+
+    pub fn push(&mut self, reading: &NodeReading) {
+        // A clock that was set back begins anew, so that every segment is in order of time.
+        let is_back = self.open.times().is_some_and(|(_, last)| reading.time < last);
+        if self.n_in_open == READINGS_PER_SEGMENT || is_back {
+            self.close();
+        }
+        self.open.push(reading, &self.source);
+        self.n_in_open += 1;
+        let is_old = |closed: &Closed| (reading.time - closed.last).0.abs() > self.keep.time.0;
+        while let Some(first) = self.closed.front()
+            && (is_old(first) || self.n_bytes + self.open.bytes().len() > self.keep.bytes)
+        {
+            self.n_bytes -= first.bytes.len();
+            self.closed.pop_front();
+        }
+    }
+
+    fn close(&mut self) {
+        let segment = std::mem::take(&mut self.open);
+        self.n_in_open = 0;
+        if let Some((_, last)) = segment.times() {
+            let bytes = segment.into_bytes().into_boxed_slice();
+            self.n_bytes += bytes.len();
+            self.closed.push_back(Closed { last, bytes });
+        }
+    }
+
+    /// How many bytes are kept.
+    pub fn n_bytes(&self) -> usize {
+        self.n_bytes + self.open.bytes().len()
+    }
+
+    /// The segments that hold what was read at `from` or later.
+    pub fn segments_since(&self, from: Timestamp) -> impl Iterator<Item = &[u8]> {
+        let closed =
+            self.closed.iter().filter(move |closed| closed.last >= from).map(|closed| &*closed.bytes);
+        let open = self.open.times().filter(move |(_, last)| *last >= from).map(|_| self.open.bytes());
+        closed.chain(open)
+    }
+
+    /// What was read at `from` or later, and perhaps a little before it, as [`samples`] has it.
+    pub fn since(&self, from: Timestamp) -> Vec<u8> {
+        samples::join(self.segments_since(from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::CpuCollector;
+    use workload::{Cpu, NodeName, Owner, ThreadReading, Ticks};
+
+    fn reading(second: i64) -> NodeReading {
+        NodeReading {
+            node: NodeName::new("n1").unwrap(),
+            time: Timestamp::from_seconds(second),
+            threads: vec![ThreadReading {
+                cpu: Cpu(0),
+                ticks: Ticks([second.unsigned_abs(); 8]),
+                owner: Owner::Nobody,
+            }],
+            jobs: Vec::new(),
+        }
+    }
+
+    fn ring(keep: Keep) -> Ring {
+        Ring::new(CpuCollector::new("/proc".as_ref()).source(Millis::SECOND), keep)
+    }
+
+    fn seconds(ring: &Ring, from: i64) -> Vec<i64> {
+        let mut found = Vec::new();
+        let visit = |_: &Source, reading: NodeReading| found.push(reading.time.0 / 1_000);
+        samples::for_each(&ring.since(Timestamp::from_seconds(from)), visit).unwrap();
+        found
+    }
+
+    #[test]
+    fn an_hour_is_kept_and_what_is_older_goes() {
+        let mut ring = ring(Keep { time: Millis::HOUR, bytes: usize::MAX });
+        (0..10_000).for_each(|second| ring.push(&reading(second)));
+        let kept = seconds(&ring, 0);
+        assert_eq!(kept.last(), Some(&9_999));
+        assert!((3_600..3_600 + 2 * READINGS_PER_SEGMENT).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.is_sorted());
+        let recent = seconds(&ring, 9_990);
+        assert!(recent.contains(&9_990) && recent.len() <= 2 * READINGS_PER_SEGMENT);
+    }
+
+    #[test]
+    fn no_more_bytes_are_kept_than_allowed() {
+        let mut ring = ring(Keep { time: Millis::HOUR, bytes: 4_000 });
+        (0..5_000).for_each(|second| ring.push(&reading(second)));
+        assert!(ring.n_bytes() <= 4_000, "{}", ring.n_bytes());
+        assert_eq!(seconds(&ring, 0).last(), Some(&4_999));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_loses_nothing() {
+        let mut ring = ring(Keep { time: Millis::HOUR, bytes: usize::MAX });
+        [100, 101, 50, 51].iter().for_each(|second| ring.push(&reading(*second)));
+        assert_eq!(seconds(&ring, 0), [100, 101, 50, 51]);
+    }
+}

@@ -1,0 +1,67 @@
+//! Basic authentication against hashed passwords.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use hyper::HeaderMap;
+use hyper::header::AUTHORIZATION;
+use ring::digest::{SHA256, digest};
+
+/// A hash takes a tenth of a second on purpose, so those who were admitted are remembered.
+const MOST_REMEMBERED: usize = 100;
+/// Compared with when there is no such user, so that the answer takes as long.
+const NOBODYS_HASH: &str = "$2b$10$Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK5YdLxKcm";
+
+#[derive(Debug)]
+pub struct Users {
+    hashes: BTreeMap<String, String>,
+    admitted: Arc<Mutex<HashSet<Vec<u8>>>>,
+    /// One comparison at a time: strangers cannot take all CPUs.
+    turn: tokio::sync::Mutex<()>,
+}
+
+impl Users {
+    pub fn new(hashes: BTreeMap<String, String>) -> Self {
+        Self { hashes, admitted: Arc::default(), turn: tokio::sync::Mutex::new(()) }
+    }
+
+    /// Whether a request names a user and the user's password. Without users, everyone is welcome.
+    pub async fn admit(&self, headers: &HeaderMap) -> bool {
+        if self.hashes.is_empty() {
+            return true;
+        }
+        let Some((user, password)) = credentials(headers) else { return false };
+        let key = digest(&SHA256, format!("{}:{user}{password}", user.len()).as_bytes()).as_ref().to_vec();
+        let admitted = || self.admitted.lock().unwrap_or_else(PoisonError::into_inner);
+        if admitted().contains(&key) {
+            return true;
+        }
+        let known = self.hashes.get(&user).cloned();
+        let is_known = known.is_some();
+        let hash = known.unwrap_or_else(|| NOBODYS_HASH.to_owned());
+        let _turn = self.turn.lock().await;
+        let compared = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash)).await;
+        let is_right = matches!(compared, Ok(Ok(true))) && is_known;
+        if is_right {
+            let mut admitted = admitted();
+            if admitted.len() == MOST_REMEMBERED {
+                admitted.clear();
+            }
+            admitted.insert(key);
+        }
+        is_right
+    }
+}
+
+fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let text = String::from_utf8(BASE64_STANDARD.decode(encoded.trim()).ok()?).ok()?;
+    let (user, password) = text.split_once(':')?;
+    Some((user.to_owned(), password.to_owned()))
+}

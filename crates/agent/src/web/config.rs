@@ -1,0 +1,235 @@
+//! `--web.config.file`, in the format that Prometheus and its exporters share: TLS, client
+//! certificates, hashed passwords, headers. It is read again when it or a certificate changes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use hyper::HeaderMap;
+use hyper::header::{HeaderName, HeaderValue};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
+use serde::Deserialize;
+use tokio_rustls::TlsAcceptor;
+
+use super::auth::Users;
+
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct WebConfigError {
+    path: PathBuf,
+    reason: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    tls_server_config: Option<TlsFile>,
+    http_server_config: HttpFile,
+    basic_auth_users: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TlsFile {
+    cert_file: PathBuf,
+    key_file: PathBuf,
+    #[serde(default)]
+    client_auth_type: ClientAuth,
+    client_ca_file: Option<PathBuf>,
+    #[serde(default)]
+    min_version: Version,
+    max_version: Option<Version>,
+}
+
+/// Go's names for what a client has to show.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Deserialize)]
+enum ClientAuth {
+    #[default]
+    NoClientCert,
+    VerifyClientCertIfGiven,
+    RequireAndVerifyClientCert,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+enum Version {
+    #[default]
+    #[serde(rename = "TLS12")]
+    Tls12,
+    #[serde(rename = "TLS13")]
+    Tls13,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct HttpFile {
+    /// Accepted for the sake of shared files; the agent speaks HTTP/1.1.
+    #[serde(rename = "http2")]
+    _http2: bool,
+    headers: BTreeMap<String, String>,
+}
+
+/// The settings in force.
+struct InForce {
+    tls: Option<TlsAcceptor>,
+    users: Arc<Users>,
+    headers: HeaderMap,
+    /// The files they came from, and when each was changed.
+    files: Vec<(PathBuf, Option<SystemTime>)>,
+}
+
+/// Who may ask, and over which kind of connection.
+pub struct WebConfig {
+    path: Option<PathBuf>,
+    in_force: Mutex<Arc<InForce>>,
+}
+
+impl std::fmt::Debug for WebConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WebConfig").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl WebConfig {
+    /// Without a file: plain HTTP, and everyone who can connect is welcome.
+    pub fn read(path: Option<&Path>) -> Result<Self, WebConfigError> {
+        let in_force = match path {
+            Some(path) => InForce::read(path)?,
+            None => InForce {
+                tls: None,
+                users: Arc::new(Users::new(BTreeMap::new())),
+                headers: HeaderMap::new(),
+                files: Vec::new(),
+            },
+        };
+        Ok(Self { path: path.map(Path::to_owned), in_force: Mutex::new(Arc::new(in_force)) })
+    }
+
+    /// The settings, read again if a file has changed. Settings that cannot be read do not replace
+    /// those that could.
+    fn in_force(&self) -> Arc<InForce> {
+        let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_changed = in_force.files.iter().any(|(path, changed)| modified(path) != *changed);
+        if let (Some(path), true) = (&self.path, has_changed) {
+            match InForce::read(path) {
+                Ok(new) => *in_force = Arc::new(new),
+                Err(error) => tracing::warn!("{error}; what was read before stays in force"),
+            }
+        }
+        in_force.clone()
+    }
+
+    pub fn tls(&self) -> Option<TlsAcceptor> {
+        self.in_force().tls.clone()
+    }
+
+    pub async fn admits(&self, headers: &HeaderMap) -> bool {
+        let users = self.in_force().users.clone();
+        users.admit(headers).await
+    }
+
+    pub fn add_headers(&self, headers: &mut HeaderMap) {
+        headers.extend(self.in_force().headers.clone());
+    }
+}
+
+fn modified(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|found| found.modified()).ok()
+}
+
+impl InForce {
+    fn read(path: &Path) -> Result<Self, WebConfigError> {
+        let refused = |reason: String| WebConfigError { path: path.to_owned(), reason };
+        let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
+        let file: File = match text.trim().is_empty() {
+            true => File::default(),
+            false => serde_saphyr::from_str(&text).map_err(|error| {
+                let line = error.to_string();
+                refused(line.lines().next().unwrap_or_default().to_owned())
+            })?,
+        };
+        for (user, hash) in &file.basic_auth_users {
+            let is_hash = hash.parse::<bcrypt::HashParts>().is_ok();
+            if !is_hash {
+                let advice = "write what `htpasswd -nBC 10 \"\" | tr -d ':\\n'` prints";
+                return Err(refused(format!("the password of {user:?} is no bcrypt hash; {advice}")));
+            }
+        }
+        let mut headers = HeaderMap::new();
+        for (name, value) in &file.http_server_config.headers {
+            let header = (HeaderName::try_from(name), HeaderValue::try_from(value));
+            let (Ok(name), Ok(value)) = header else {
+                return Err(refused(format!("{name:?} is no header")));
+            };
+            headers.insert(name, value);
+        }
+        let mut files = vec![path.to_owned()];
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let tls = match &file.tls_server_config {
+            Some(tls) => {
+                files.extend([&tls.cert_file, &tls.key_file].map(|file| folder.join(file)));
+                files.extend(tls.client_ca_file.iter().map(|file| folder.join(file)));
+                Some(TlsAcceptor::from(Arc::new(tls.server(folder).map_err(refused)?)))
+            }
+            None => None,
+        };
+        let files = files.into_iter().map(|file| (modified(&file), file)).map(|(at, file)| (file, at));
+        Ok(Self { tls, users: Arc::new(Users::new(file.basic_auth_users)), headers, files: files.collect() })
+    }
+}
+
+impl TlsFile {
+    /// Files are relative to the folder of the configuration.
+    fn server(&self, folder: &Path) -> Result<ServerConfig, String> {
+        let certificates = |file: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
+            let path = folder.join(file);
+            let wrong = |error: String| format!("{}: {error}", path.display());
+            let all = CertificateDer::pem_file_iter(&path).map_err(|error| wrong(error.to_string()))?;
+            let all: Vec<_> = all.collect::<Result<_, _>>().map_err(|error| wrong(error.to_string()))?;
+            if all.is_empty() { Err(wrong("it has no certificate".into())) } else { Ok(all) }
+        };
+        let key_path = folder.join(&self.key_file);
+        let key = PrivateKeyDer::from_pem_file(&key_path)
+            .map_err(|error| format!("{}: {error}", key_path.display()))?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(provider.clone())
+            .with_protocol_versions(&self.versions()?)
+            .map_err(|error| error.to_string())?;
+        let builder = match (self.client_auth_type, &self.client_ca_file) {
+            (ClientAuth::NoClientCert, None) => builder.with_no_client_auth(),
+            (ClientAuth::NoClientCert, Some(_)) => {
+                return Err("client_ca_file needs a client_auth_type that verifies".into());
+            }
+            (_, None) => return Err("client_auth_type needs a client_ca_file".into()),
+            (kind, Some(file)) => {
+                let mut roots = RootCertStore::empty();
+                for certificate in certificates(file)? {
+                    roots.add(certificate).map_err(|error| format!("{}: {error}", file.display()))?;
+                }
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
+                let verifier = match kind {
+                    ClientAuth::VerifyClientCertIfGiven => verifier.allow_unauthenticated(),
+                    ClientAuth::NoClientCert | ClientAuth::RequireAndVerifyClientCert => verifier,
+                };
+                builder.with_client_cert_verifier(verifier.build().map_err(|error| error.to_string())?)
+            }
+        };
+        builder
+            .with_single_cert(certificates(&self.cert_file)?, key)
+            .map_err(|error| format!("{} and {}: {error}", self.cert_file.display(), key_path.display()))
+    }
+
+    fn versions(&self) -> Result<Vec<&'static SupportedProtocolVersion>, String> {
+        let most = self.max_version.unwrap_or(Version::Tls13);
+        let all = [(Version::Tls12, &rustls::version::TLS12), (Version::Tls13, &rustls::version::TLS13)];
+        let wanted: Vec<_> = all
+            .into_iter()
+            .filter(|(version, _)| (self.min_version..=most).contains(version))
+            .map(|(_, version)| version)
+            .collect();
+        if wanted.is_empty() { Err("min_version is above max_version".into()) } else { Ok(wanted) }
+    }
+}

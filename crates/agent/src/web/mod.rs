@@ -1,0 +1,80 @@
+//! What the agent says over HTTP: `/metrics`, `/samples`, `/healthz`, and a page for people.
+
+pub mod auth;
+pub mod config;
+mod routes;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::service::Shared;
+use config::WebConfig;
+
+/// Whoever connects has so long to say what he wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+const MOST_CONNECTIONS: usize = 64;
+
+/// Serves until the process ends.
+pub async fn serve(listener: TcpListener, shared: Arc<Shared>, web: Arc<WebConfig>) {
+    let free = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    loop {
+        let Ok(place) = free.clone().acquire_owned().await else { return };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors, say: that passes.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+                continue;
+            }
+        };
+        let (shared, web) = (shared.clone(), web.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            let _ = stream.set_nodelay(true);
+            match web.tls() {
+                None => answer(stream, peer, shared, web).await,
+                Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+                    Ok(Ok(stream)) => answer(stream, peer, shared, web).await,
+                    Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
+                    Err(_) => tracing::debug!("{peer}: no TLS in time"),
+                },
+            }
+        });
+    }
+}
+
+async fn answer<S>(stream: S, peer: SocketAddr, shared: Arc<Shared>, web: Arc<WebConfig>)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (shared, web) = (shared.clone(), web.clone());
+        async move {
+            let mut response = match web.admits(request.headers()).await {
+                true => routes::answer(&request, &shared),
+                false => routes::unauthorised(),
+            };
+            web.add_headers(response.headers_mut());
+            Ok::<Response<_>, std::convert::Infallible>(response)
+        }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(64 * 1024)
+        .serve_connection(TokioIo::new(stream), service);
+    if let Err(error) = connection.await {
+        tracing::debug!("{peer}: {error}");
+    }
+}
