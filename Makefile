@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test lint fmt bench clean
+.PHONY: help run agent test lint fmt bench clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -7,6 +7,9 @@ help: ## Say what can be made
 run: ## Build Tracewise and start it on this machine, with nothing else installed
 	cargo build --release --quiet --bin tracewise
 	target/release/tracewise record
+
+agent: ## Build the agent for a node: target/agent/tracewise-agent
+	cargo build --profile agent --package agent --bin tracewise-agent
 
 test: ## Install what tests need, run every test, sum up
 	scripts/test

@@ -104,7 +104,7 @@ pub struct RemoteWriteArgs {
     pub url: Option<Url>,
     /// How often to push
     #[arg(long = "remote-write.interval", value_name = "DURATION", default_value = "15s", value_parser = parse_duration)]
-    pub interval: Duration,
+    pub push_interval: Duration,
     #[arg(long = "remote-write.protocol", value_name = "VERSION", value_enum, default_value = "auto")]
     pub protocol: Protocol,
     /// A label of every series pushed, such as cluster=a; may be given several times

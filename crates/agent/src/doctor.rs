@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
+use workload::units::show_bytes;
 use workload::{Millis, Owner, ThreadReading, Timestamp};
 
 use crate::cgroup::layout::{Manager, sluid_submit_millis};
@@ -148,8 +149,7 @@ const N_COLUMNS: usize = 7;
 fn row(job: &Job) -> [String; N_COLUMNS] {
     let absent = || "-".to_owned();
     let used = job.used.as_ref().map(|used| &used.total);
-    let megabytes =
-        |bytes: Option<u64>| bytes.map_or_else(absent, |bytes| format!("{:.1} MB", bytes as f64 / 1e6));
+    let size = |bytes: Option<u64>| bytes.map_or_else(absent, show_bytes);
     let submitted = job.sluid.as_deref().and_then(sluid_submit_millis).map(|millis| {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
     });
@@ -157,8 +157,8 @@ fn row(job: &Job) -> [String; N_COLUMNS] {
         job.id.to_string(),
         job.manager.name().to_owned(),
         job.cpus.as_ref().map_or_else(|| "anywhere".to_owned(), ToString::to_string),
-        megabytes(used.and_then(|used| used.memory_bytes)),
-        megabytes(used.and_then(|used| used.memory_limit_bytes)),
+        size(used.and_then(|used| used.memory_bytes)),
+        size(used.and_then(|used| used.memory_limit_bytes)),
         submitted.unwrap_or_else(absent),
         job.path.clone(),
     ]

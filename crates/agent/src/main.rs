@@ -2,7 +2,7 @@
 
 mod args;
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -47,6 +47,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     tracing_subscriber::fmt()
         .with_max_level(args.log_level)
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_target(false)
         .without_time()
         .init();
@@ -116,7 +117,7 @@ fn pusher(args: RemoteWriteArgs, node: &NodeName, shared: &Arc<Shared>) -> anyho
     }
     let settings = Settings {
         url,
-        interval: args.interval,
+        interval: args.push_interval,
         protocol: args.protocol,
         labels,
         bearer_token_file: args.bearer_token_file,

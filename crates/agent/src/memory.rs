@@ -1,4 +1,4 @@
-//! The memory of the node, from `/proc/meminfo`. Names follow node_exporter's, with our prefix.
+//! The memory of the node, from `/proc/meminfo`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub struct MemoryCollector {
 /// One line of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Memory {
-    /// The kernel's name with whatever a metric's name cannot have replaced: `Active_anon`.
+    /// The kernel's name as metrics are written: `MemTotal` is `mem_total`.
     pub name: String,
     pub value: u64,
     /// Some lines count pages, not bytes.
@@ -38,14 +38,31 @@ impl MemoryCollector {
 pub fn parse(text: &str) -> Vec<Memory> {
     let line = |line: &str| {
         let (name, rest) = line.split_once(':')?;
-        let name = name.trim_end_matches(')').replace(|letter: char| !letter.is_ascii_alphanumeric(), "_");
         let mut fields = rest.split_ascii_whitespace();
         let number: u64 = fields.next()?.parse().ok()?;
         let is_bytes = fields.next() == Some("kB");
         let value = if is_bytes { number.checked_mul(1024)? } else { number };
+        let name = snake_case(name);
+        // A gauge that is no size may not end like a counter.
+        let name = if is_bytes { name } else { name.trim_end_matches("_total").to_owned() };
         (!name.is_empty()).then_some(Memory { name, value, is_bytes })
     };
     lines(text).filter_map(line).collect()
+}
+
+fn snake_case(name: &str) -> String {
+    let mut written = String::with_capacity(name.len() + 4);
+    let mut before = '_';
+    for letter in name.trim_end_matches(')').chars() {
+        let begins_word = letter.is_ascii_uppercase() && !before.is_ascii_uppercase();
+        let letter = if letter.is_ascii_alphanumeric() { letter } else { '_' };
+        if begins_word && !written.is_empty() && !written.ends_with('_') {
+            written.push('_');
+        }
+        written.push(letter.to_ascii_lowercase());
+        before = letter;
+    }
+    written
 }
 
 pub fn expose(memory: &[Memory], time: Timestamp, sink: &mut impl Sink) {
@@ -65,9 +82,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_and_units_are_those_of_node_exporter() {
-        let found = parse("MemTotal:  16 kB\nActive(anon): 2 kB\nHugePages_Total:  3\nodd\nHalf: 12");
+    fn names_are_written_as_metrics_are() {
+        let text = "MemTotal:  16 kB\nActive(anon): 2 kB\nHugePages_Total:  3\nDirectMap4k: 1 kB\n\
+                    NFS_Unstable: 0 kB\nSReclaimable: 0 kB\nodd\nHalf: 12";
+        let found = parse(text);
         let shown: Vec<(&str, u64)> = found.iter().map(|line| (line.name.as_str(), line.value)).collect();
-        assert_eq!(shown, [("MemTotal", 16_384), ("Active_anon", 2_048), ("HugePages_Total", 3)]);
+        assert_eq!(
+            shown,
+            [
+                ("mem_total", 16_384),
+                ("active_anon", 2_048),
+                ("huge_pages", 3),
+                ("direct_map4k", 1_024),
+                ("nfs_unstable", 0),
+                ("sreclaimable", 0)
+            ]
+        );
     }
 }

@@ -1,8 +1,13 @@
 //! The last hour of readings, whole, in a few bytes a thread and second.
 
 use std::collections::VecDeque;
+use std::io::{Read, Write};
+use std::sync::Arc;
 
-use workload::samples::{self, Segment};
+use flate2::Compression;
+use flate2::read::DeflateDecoder;
+use flate2::write::DeflateEncoder;
+use workload::samples::Segment;
 use workload::{Millis, NodeReading, Source, Timestamp};
 
 /// A segment opens with whole counters, so a short one is dear; and is handed out whole, so a long
@@ -26,15 +31,45 @@ pub struct Ring {
     n_bytes: usize,
 }
 
+/// A segment that is full.
 #[derive(Debug)]
 struct Closed {
     last: Timestamp,
-    bytes: Box<[u8]>,
+    deflated: Arc<[u8]>,
+}
+
+impl Closed {
+    fn new(last: Timestamp, bytes: &[u8]) -> Self {
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
+        // Writing to a vector cannot fail.
+        let deflated = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
+        Self { last, deflated: deflated.into() }
+    }
+}
+
+/// A segment as the ring keeps it. The bytes are made when they are asked for.
+#[derive(Debug, Clone)]
+pub enum Kept {
+    Deflated(Arc<[u8]>),
+    Plain(Vec<u8>),
+}
+
+impl Kept {
+    pub fn bytes(self) -> Vec<u8> {
+        let deflated = match self {
+            Self::Plain(bytes) => return bytes,
+            Self::Deflated(deflated) => deflated,
+        };
+        let mut bytes = Vec::new();
+        let read = DeflateDecoder::new(&*deflated).read_to_end(&mut bytes);
+        debug_assert!(read.is_ok(), "what was deflated is inflated");
+        bytes
+    }
 }
 
 impl Ring {
     pub fn new(source: Source, keep: Keep) -> Self {
-        Self { source, keep, closed: VecDeque::new(), open: Segment::new(), n_in_open: 0, n_bytes: 0 }
+        Self { source, keep, closed: VecDeque::new(), open: Segment::with_capacity(0), n_in_open: 0, n_bytes: 0 }
     }
 
     pub fn push(&mut self, reading: &NodeReading) {
@@ -49,18 +84,19 @@ impl Ring {
         while let Some(first) = self.closed.front()
             && (is_old(first) || self.n_bytes + self.open.bytes().len() > self.keep.bytes)
         {
-            self.n_bytes -= first.bytes.len();
+            self.n_bytes -= first.deflated.len();
             self.closed.pop_front();
         }
     }
 
     fn close(&mut self) {
-        let segment = std::mem::take(&mut self.open);
+        let next = Segment::with_capacity(self.open.bytes().len());
+        let segment = std::mem::replace(&mut self.open, next);
         self.n_in_open = 0;
         if let Some((_, last)) = segment.times() {
-            let bytes = segment.into_bytes().into_boxed_slice();
-            self.n_bytes += bytes.len();
-            self.closed.push_back(Closed { last, bytes });
+            let closed = Closed::new(last, segment.bytes());
+            self.n_bytes += closed.deflated.len();
+            self.closed.push_back(closed);
         }
     }
 
@@ -70,16 +106,12 @@ impl Ring {
     }
 
     /// The segments that hold what was read at `from` or later.
-    pub fn segments_since(&self, from: Timestamp) -> impl Iterator<Item = &[u8]> {
-        let closed =
-            self.closed.iter().filter(move |closed| closed.last >= from).map(|closed| &*closed.bytes);
-        let open = self.open.times().filter(move |(_, last)| *last >= from).map(|_| self.open.bytes());
-        closed.chain(open)
-    }
-
-    /// What was read at `from` or later, and perhaps a little before it, as [`samples`] has it.
-    pub fn since(&self, from: Timestamp) -> Vec<u8> {
-        samples::join(self.segments_since(from))
+    pub fn since(&self, from: Timestamp) -> impl Iterator<Item = Kept> {
+        let closed = self.closed.iter().filter(move |closed| closed.last >= from);
+        let open = self.open.times().filter(move |(_, last)| *last >= from);
+        closed
+            .map(|closed| Kept::Deflated(closed.deflated.clone()))
+            .chain(open.map(|_| Kept::Plain(self.open.bytes().to_vec())))
     }
 }
 
@@ -87,6 +119,7 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::cpu::CpuCollector;
+    use workload::samples;
     use workload::{Cpu, NodeName, Owner, ThreadReading, Ticks};
 
     fn reading(second: i64) -> NodeReading {
@@ -109,7 +142,8 @@ mod tests {
     fn seconds(ring: &Ring, from: i64) -> Vec<i64> {
         let mut found = Vec::new();
         let visit = |_: &Source, reading: NodeReading| found.push(reading.time.0 / 1_000);
-        samples::for_each(&ring.since(Timestamp::from_seconds(from)), visit).unwrap();
+        let segments = ring.since(Timestamp::from_seconds(from)).map(Kept::bytes);
+        samples::for_each(&samples::join(segments), visit).unwrap();
         found
     }
 
@@ -127,9 +161,9 @@ mod tests {
 
     #[test]
     fn no_more_bytes_are_kept_than_allowed() {
-        let mut ring = ring(Keep { time: Millis::HOUR, bytes: 4_000 });
+        let mut ring = ring(Keep { time: Millis::HOUR, bytes: 2_000 });
         (0..5_000).for_each(|second| ring.push(&reading(second)));
-        assert!(ring.n_bytes() <= 4_000, "{}", ring.n_bytes());
+        assert!(ring.n_bytes() <= 2_000, "{}", ring.n_bytes());
         assert_eq!(seconds(&ring, 0).last(), Some(&4_999));
     }
 

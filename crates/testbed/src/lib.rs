@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its servers has failed")]
 
+pub mod fake_node;
 pub mod http;
 
 use std::fs::OpenOptions;

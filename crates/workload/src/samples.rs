@@ -27,8 +27,14 @@ pub struct Segment {
 }
 
 impl Segment {
-    pub fn new() -> Self {
-        Self { encoder: Encoder::default(), bytes: Vec::new(), record: Vec::new(), times: None }
+    /// A segment that is expected to take so many bytes.
+    pub fn with_capacity(n_bytes: usize) -> Self {
+        Self {
+            encoder: Encoder::default(),
+            bytes: Vec::with_capacity(n_bytes),
+            record: Vec::new(),
+            times: None,
+        }
     }
 
     pub fn push(&mut self, reading: &NodeReading, source: &Source) {
@@ -48,30 +54,30 @@ impl Segment {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-
-    pub fn into_bytes(self) -> Vec<u8> {
-        self.bytes
-    }
 }
 
-impl Default for Segment {
-    fn default() -> Self {
-        Self::new()
-    }
+/// What comes before a segment's bytes: its length, and before the first the mark of the format.
+pub fn heading(is_first: bool, length: usize) -> Vec<u8> {
+    let mut bytes = if is_first { MAGIC.to_vec() } else { Vec::new() };
+    put_varint(&mut bytes, length as u64);
+    bytes
 }
 
-/// Joins the bytes of segments.
-pub fn join<'a>(segments: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
+/// Segments one after another.
+pub fn join(segments: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
+    let mut bytes = Vec::new();
     for segment in segments {
-        put_varint(&mut bytes, segment.len() as u64);
-        bytes.extend_from_slice(segment);
+        bytes.extend(heading(bytes.is_empty(), segment.as_ref().len()));
+        bytes.extend_from_slice(segment.as_ref());
     }
     bytes
 }
 
 /// Visits every reading of joined segments, in the order in which they were written.
 pub fn for_each(bytes: &[u8], mut visit: impl FnMut(&Source, NodeReading)) -> Result<(), SamplesError> {
+    if bytes.is_empty() {
+        return Ok(());
+    }
     let mut cursor = Cursor(bytes.strip_prefix(MAGIC).ok_or(SamplesError::Magic)?);
     while !cursor.0.is_empty() {
         let segment = cursor.run().ok_or(SamplesError::Damaged)?;
@@ -131,12 +137,12 @@ mod tests {
         let segments: Vec<Vec<u8>> = readings
             .chunks(4)
             .map(|chunk| {
-                let mut segment = Segment::new();
+                let mut segment = Segment::with_capacity(0);
                 chunk.iter().for_each(|reading| segment.push(reading, &source));
-                segment.into_bytes()
+                segment.bytes().to_vec()
             })
             .collect();
-        join(segments.iter().map(Vec::as_slice))
+        join(segments.iter())
     }
 
     #[test]

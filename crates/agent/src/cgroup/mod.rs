@@ -35,8 +35,9 @@ const MOST_GROUPS: usize = 100_000;
 const WALK_EVERY: Millis = Millis(10_000);
 /// A batch system makes a group first, and confines it a moment later.
 const SETTLES_WITHIN: Millis = Millis(10_000);
-/// A job whose number or user has not been found by then is left without.
-const IDENTIFIED_WITHIN: Millis = Millis(60_000);
+/// How often a job's processes are asked who they are, after longer and longer waits: at once, and
+/// when it is 1, 3, 7, … seconds old. A job that has not said by then is left without.
+const TIMES_ASKED: u32 = 7;
 /// How many known groups are judged again at one look.
 const JUDGED_AGAIN: usize = 256;
 
@@ -130,7 +131,16 @@ struct Known {
     first_seen: Timestamp,
     judged_next: Timestamp,
     read_next: Timestamp,
+    n_asked: u32,
     verdict: Verdict,
+}
+
+impl Known {
+    /// Whether it is time to ask the processes of a job who they are.
+    fn is_to_be_asked(&self, now: Timestamp) -> bool {
+        let age = (now - self.first_seen).0;
+        self.n_asked < TIMES_ASKED && age >= ((1 << self.n_asked) - 1) * Millis::SECOND.0
+    }
 }
 
 #[derive(Debug)]
@@ -234,6 +244,7 @@ impl CgroupCollector {
                 first_seen: now,
                 judged_next: now,
                 read_next: now,
+                n_asked: 0,
                 verdict: Verdict::NoJob,
             };
             self.judge_one(&path, &mut known, everything.as_ref(), now);
@@ -255,6 +266,7 @@ impl CgroupCollector {
             (Some(_), None) | (None, Some(_)) => true,
         };
         self.generation += u64::from(changed);
+        known.n_asked += u32::from(known.is_to_be_asked(now));
         known.verdict = verdict;
         let has_settled = (now - known.first_seen).0 >= SETTLES_WITHIN.0;
         known.judged_next = if has_settled { next_turn(path, WALK_EVERY, now) } else { now + Millis(1) };
@@ -269,7 +281,7 @@ impl CgroupCollector {
         if !places.iter().any(|place| identity::is_populated(place)) {
             return Verdict::Skipped(SkipReason::Ended);
         }
-        let asks = (now - known.first_seen).0 < IDENTIFIED_WITHIN.0;
+        let asks = known.is_to_be_asked(now);
         let ask = |question: fn(&Path, &Path) -> Option<String>| match asks {
             true => places.iter().find_map(|place| question(place, &self.procfs)),
             false => None,

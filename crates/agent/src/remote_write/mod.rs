@@ -17,6 +17,7 @@ use workload::{NodeReading, ThreadReading, Timestamp, samples};
 use crate::cgroup::expose::expose_jobs;
 use crate::cpu::{expose_owners, expose_seconds};
 use crate::node::Sample;
+use crate::ring::Kept;
 use crate::service::Shared;
 use batch::{Batch, Ending, Version};
 
@@ -153,9 +154,8 @@ impl Pusher {
     fn next_readings(&self) -> Vec<NodeReading> {
         let from = Timestamp(self.done.0.saturating_add(1));
         let mut readings: Vec<NodeReading> = Vec::new();
-        let ring = self.shared.ring();
-        let segment = ring.segments_since(from).next().unwrap_or_default();
-        samples::for_each_in(segment, |_, reading| {
+        let segment = self.shared.ring().since(from).next();
+        samples::for_each_in(&segment.map(Kept::bytes).unwrap_or_default(), |_, reading| {
             let n_samples = (readings.len() + 1) * reading.threads.len() * 9;
             if reading.time >= from && (readings.is_empty() || n_samples <= SAMPLES_PER_REQUEST) {
                 readings.push(reading);

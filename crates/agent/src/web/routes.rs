@@ -1,28 +1,37 @@
 //! One function a path.
 
+use std::convert::Infallible;
+use std::io::Write;
 use std::time::SystemTime;
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, ALLOW, CONTENT_TYPE, HeaderValue, WWW_AUTHENTICATE};
-use hyper::{Method, Request, Response, StatusCode};
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures_util::stream;
+use http_body_util::combinators::BoxBody;
+use http_body_util::{BodyExt, Full, StreamBody};
+use hyper::body::{Bytes, Frame};
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
+use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
 use workload::{NodeReading, Timestamp, samples};
 
 use crate::exposition::Format;
+use crate::ring::Kept;
 use crate::service::Shared;
 
-type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 
-pub fn answer(request: &Request<Incoming>, shared: &Shared) -> Answer {
+pub fn answer<B>(request: &Request<B>, shared: &Shared) -> Answer {
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
         let mut answer = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are answered\n");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
         return answer;
     }
     match request.uri().path() {
-        "/" => with_type(StatusCode::OK, "text/html; charset=utf-8", landing_page(shared)),
-        "/metrics" => metrics(request, shared),
+        "/" => whole(StatusCode::OK, "text/html; charset=utf-8", landing_page(shared)),
+        "/metrics" => metrics(request.headers(), shared),
         "/samples" => samples(request.uri().query().unwrap_or_default(), shared),
         "/healthz" => match shared.complaint(SystemTime::now().into()) {
             None => text(StatusCode::OK, "ok\n"),
@@ -39,20 +48,47 @@ pub fn unauthorised() -> Answer {
 }
 
 fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    with_type(status, "text/plain; charset=utf-8", body)
+    whole(status, "text/plain; charset=utf-8", body)
 }
 
-fn with_type(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
-    let mut answer = Response::new(Full::new(body.into()));
+fn whole(status: StatusCode, kind: &'static str, body: impl Into<Bytes>) -> Answer {
+    with_type(status, kind, BoxBody::new(Full::new(body.into())))
+}
+
+fn with_type(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infallible>) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
 }
 
-fn metrics(request: &Request<Incoming>, shared: &Shared) -> Answer {
-    let accepts = request.headers().get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    let format = Format::accepted(&accepts.collect::<Vec<_>>().join(","));
-    with_type(StatusCode::OK, format.content_type(), shared.page(format))
+/// What a header says, all its lines together.
+fn all_of(headers: &HeaderMap, name: HeaderName) -> String {
+    let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+    values.collect::<Vec<_>>().join(",")
+}
+
+fn metrics(headers: &HeaderMap, shared: &Shared) -> Answer {
+    let format = Format::accepted(&all_of(headers, ACCEPT));
+    let page = shared.page(format);
+    let can_inflate = all_of(headers, ACCEPT_ENCODING).split(',').any(|word| {
+        let (name, parameters) = word.split_once(';').unwrap_or((word, ""));
+        name.trim().eq_ignore_ascii_case("gzip") && parameters.trim() != "q=0"
+    });
+    match can_inflate.then(|| gzip(page.as_bytes())) {
+        Some(Ok(small)) => {
+            let mut answer = whole(StatusCode::OK, format.content_type(), small);
+            answer.headers_mut().insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            answer
+        }
+        _ => whole(StatusCode::OK, format.content_type(), page),
+    }
+}
+
+fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 8), Compression::fast());
+    encoder.write_all(body)?;
+    encoder.finish()
 }
 
 fn samples(query: &str, shared: &Shared) -> Answer {
@@ -73,20 +109,28 @@ fn samples(query: &str, shared: &Shared) -> Answer {
             }
         }
     }
-    let bytes = shared.ring().since(since);
-    if !as_lines {
-        return with_type(StatusCode::OK, samples::MEDIA_TYPE, bytes);
-    }
+    // An hour of a large node is much; it is made a segment at a time, while it is sent.
+    let segments: Vec<Kept> = shared.ring().since(since).collect();
+    let parts = segments.into_iter().enumerate().map(move |(at, segment)| {
+        let bytes = segment.bytes();
+        let part = match as_lines {
+            true => lines(&bytes, since),
+            false => [samples::heading(at == 0, bytes.len()), bytes].concat(),
+        };
+        Ok(Frame::data(Bytes::from(part)))
+    });
+    let kind = if as_lines { "application/x-ndjson" } else { samples::MEDIA_TYPE };
+    with_type(StatusCode::OK, kind, StreamBody::new(stream::iter(parts)).boxed())
+}
+
+fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
     let mut lines = String::new();
-    let add = |_: &_, reading: NodeReading| {
+    samples::for_each_in(segment, |_, reading| {
         if reading.time >= since {
             lines += &line(&reading);
         }
-    };
-    match samples::for_each(&bytes, add) {
-        Ok(()) => with_type(StatusCode::OK, "application/x-ndjson", lines),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
-    }
+    });
+    lines.into_bytes()
 }
 
 /// The same as `tracewise archive replay` prints.
