@@ -1,6 +1,7 @@
 //! One node, read by all its collectors at once. A source that is broken is reported, and breaks
 //! nothing else.
 
+use std::collections::HashSet;
 use std::fmt::Display;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -145,12 +146,13 @@ impl Node {
             self.flag(&mut threads);
         }
         let job_readings = if reads_jobs { self.read_jobs(now) } else { Vec::new() };
+        let jobs = self.jobs();
         Sample {
             time: now,
             threads,
             job_readings,
-            jobs: self.cgroup.jobs().cloned().collect(),
-            n_skipped: self.n_skipped(),
+            n_skipped: self.n_skipped(jobs.len()),
+            jobs,
             pressure: attempts.attempt(Collector::Pressure, || self.pressure.read()),
             memory: attempts.attempt(Collector::Memory, || self.memory.read()),
             load: attempts.attempt(Collector::Load, || self.load.read()),
@@ -174,11 +176,18 @@ impl Node {
         readings.collect()
     }
 
-    fn n_skipped(&self) -> [usize; SkipReason::ALL.len()] {
+    /// Each job once: two series with the same labels would spoil the whole page.
+    fn jobs(&self) -> Vec<Arc<Job>> {
+        let mut seen = HashSet::new();
+        self.cgroup.jobs().filter(|job| seen.insert(job.id.clone())).cloned().collect()
+    }
+
+    fn n_skipped(&self, n_jobs: usize) -> [usize; SkipReason::ALL.len()] {
         let mut n_skipped = [0; SkipReason::ALL.len()];
         for skipped in self.cgroup.skipped() {
             n_skipped[skipped.reason as usize] += 1;
         }
+        n_skipped[SkipReason::Repeated as usize] = self.cgroup.jobs().count() - n_jobs;
         n_skipped
     }
 }

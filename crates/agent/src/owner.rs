@@ -19,10 +19,13 @@ impl Ownership {
         let mut ownership = Self::default();
         for job in jobs {
             match &job.cpus {
-                Some(cpus) => {
-                    cpus.iter()
-                        .for_each(|cpu| ownership.jobs_of.entry(cpu).or_default().push(job.id.clone()));
-                }
+                Some(cpus) => cpus.iter().for_each(|cpu| {
+                    let jobs = ownership.jobs_of.entry(cpu).or_default();
+                    // A job may have several groups.
+                    if !jobs.contains(&job.id) {
+                        jobs.push(job.id.clone());
+                    }
+                }),
                 None => ownership.unconfined.push(job.id.clone()),
             }
         }

@@ -69,7 +69,14 @@ impl Kept {
 
 impl Ring {
     pub fn new(source: Source, keep: Keep) -> Self {
-        Self { source, keep, closed: VecDeque::new(), open: Segment::with_capacity(0), n_in_open: 0, n_bytes: 0 }
+        Self {
+            source,
+            keep,
+            closed: VecDeque::new(),
+            open: Segment::with_capacity(0),
+            n_in_open: 0,
+            n_bytes: 0,
+        }
     }
 
     pub fn push(&mut self, reading: &NodeReading) {

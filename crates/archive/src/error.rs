@@ -36,7 +36,7 @@ pub enum Error {
     #[error("column map {file}: {reason}")]
     ColumnMap { file: String, reason: String },
     #[error("{url}: {reason}")]
-    Prometheus { url: String, reason: String },
+    Server { url: String, reason: String },
     #[error("{node} was read at {time} ms, which is no time an archive can hold; check its clock")]
     Time { node: String, time: i64 },
     #[error("{name:?} is too long for the name of a node")]

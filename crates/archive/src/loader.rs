@@ -76,6 +76,14 @@ impl Loader {
         }
     }
 
+    /// A node as a whole, with its jobs.
+    pub fn push_node(&mut self, reading: &NodeReading) -> Result<()> {
+        check_node(&reading.node)?;
+        self.write_gathered()?;
+        self.n_pushed += reading.threads.len() as u64;
+        self.journal.append_in_passing(reading, &self.source)
+    }
+
     fn write_gathered(&mut self) -> Result<()> {
         let Some(gathered) = self.gathered.take() else { return Ok(()) };
         let period = self.periods.get(&gathered.node).copied().unwrap_or(self.source.period);

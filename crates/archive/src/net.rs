@@ -22,3 +22,21 @@ pub fn runtime() -> io::Result<Arc<Runtime>> {
 pub fn install_tls() {
     let _ = rustls::crypto::ring::default_provider().install_default();
 }
+
+/// What went wrong on the wire, and whether asking again may help.
+pub fn in_words(error: &reqwest::Error) -> (String, bool) {
+    if error.is_timeout() {
+        return ("it does not answer in time; raise --timeout or ask for less".into(), false);
+    }
+    if error.is_connect() {
+        return ("cannot connect; is it running, and is the address right?".into(), true);
+    }
+    if error.is_body() || error.is_decode() {
+        return ("its answer was cut off".into(), true);
+    }
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    (format!("asking failed: {cause}"), true)
+}

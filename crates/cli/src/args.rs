@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use workload::units::{parse_bytes, parse_duration};
 use workload::{JobId, NodeName, Timestamp};
 
 use crate::times::parse_time;
-use workload::units::{parse_bytes, parse_duration};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 
@@ -42,7 +42,7 @@ pub enum Command {
 
 #[derive(Debug, Subcommand)]
 pub enum ArchiveCommand {
-    /// Bring in CSV files or a stretch of Prometheus
+    /// Bring in CSV files, a stretch of Prometheus, or what agents have read
     Import(ImportArgs),
     /// Which nodes, jobs and times an archive holds
     List(ListArgs),
@@ -88,28 +88,32 @@ pub struct Which {
     tracewise archive import --preset exathlon 1_0_100000_15.csv.zst --into traces\n  \
     tracewise archive import --columns map.toml nodes.csv --into s3://bucket/traces\n  \
     tracewise archive import --prometheus http://prometheus:9090 --from 2026-11-15T00:00:00Z \\\n      \
-    --to 2026-11-16T00:00:00Z --into traces"))]
+    --to 2026-11-16T00:00:00Z --into traces\n  \
+    tracewise archive import --agent http://n001:9742 --agent http://n002:9742 --into traces"))]
 pub struct ImportArgs {
     /// CSV files, plain, .gz or .zst
-    #[arg(value_name = "FILE", required_unless_present = "prometheus", conflicts_with = "prometheus")]
+    #[arg(value_name = "FILE", required_unless_present_any = ["prometheus", "agent"], conflicts_with_all = ["prometheus", "agent"])]
     pub files: Vec<PathBuf>,
     /// The archive to bring them into: a folder or s3://bucket/prefix
     #[arg(long, value_name = "ARCHIVE")]
     pub into: Option<String>,
     /// A layout that is known
-    #[arg(long, value_enum, required_unless_present_any = ["columns", "prometheus"], conflicts_with = "prometheus")]
+    #[arg(long, value_enum, required_unless_present_any = ["columns", "prometheus", "agent"], conflicts_with_all = ["prometheus", "agent"])]
     pub preset: Option<Preset>,
     /// A column map of your own, in TOML; `docs/archive.md` says how
-    #[arg(long, value_name = "MAP.toml", conflicts_with_all = ["preset", "prometheus"])]
+    #[arg(long, value_name = "MAP.toml", conflicts_with_all = ["preset", "prometheus", "agent"])]
     pub columns: Option<PathBuf>,
     /// The job that every row belongs to
-    #[arg(long, value_name = "ID", conflicts_with = "prometheus")]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["prometheus", "agent"])]
     pub job: Option<JobId>,
+    /// Ask this agent for every reading it still has; may be given several times
+    #[arg(long, value_name = "URL", conflicts_with = "prometheus")]
+    pub agent: Vec<String>,
     /// Ask this Prometheus (or VictoriaMetrics) for its raw samples
     #[arg(long, value_name = "URL", requires = "from", requires = "to")]
     pub prometheus: Option<String>,
     /// From this moment on
-    #[arg(long, value_name = "T", value_parser = parse_time, requires = "prometheus")]
+    #[arg(long, value_name = "T", value_parser = parse_time, conflicts_with = "files")]
     pub from: Option<Timestamp>,
     /// Up to this moment
     #[arg(long, value_name = "T", value_parser = parse_time, requires = "prometheus")]
@@ -124,7 +128,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "LABEL", default_value = "instance", requires = "prometheus")]
     pub node_label: String,
     /// How long to wait for one answer
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, requires = "prometheus")]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, conflicts_with = "files")]
     pub timeout: Duration,
     /// Print the outcome as JSON
     #[arg(long)]

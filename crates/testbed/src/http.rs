@@ -22,6 +22,34 @@ pub fn request(port: u16, method: &str, path: &str, body: &str) -> (u16, String)
     (status, body)
 }
 
+/// What a server answered.
+pub struct Answer {
+    pub status: u16,
+    pub headers: String,
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+}
+
+/// Asks loopback with headers of one's own; the answer comes as it is.
+pub fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> Answer {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    // HTTP/1.0, so that nothing comes in chunks.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: 127.0.0.1\r\n{headers}\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap();
+    let headers = String::from_utf8(answer[..end].to_vec()).unwrap().to_lowercase();
+    let status = headers.split_whitespace().nth(1).and_then(|code| code.parse().ok()).unwrap();
+    Answer { status, headers, body: answer[end + 4..].to_vec() }
+}
+
 /// What a server that misbehaves does with each request.
 #[derive(Debug, Clone)]
 pub enum Behaviour {

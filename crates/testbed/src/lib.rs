@@ -7,6 +7,7 @@
 
 pub mod fake_node;
 pub mod http;
+pub mod slurm;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -57,17 +58,23 @@ pub fn free_port() -> u16 {
 pub struct Server {
     child: Child,
     pub port: u16,
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 impl Server {
     /// Starts a program, whose arguments may depend on its port and a folder of its own, and
     /// waits until it answers on that port.
     pub fn start(program: &Path, arguments: impl FnOnce(u16, &Path) -> Vec<String>) -> Self {
-        let (port, folder) = (free_port(), tempfile::tempdir().unwrap());
+        let port = free_port();
+        Self::start_on(port, program, |folder| arguments(port, folder))
+    }
+
+    /// The same on a port that was chosen before.
+    pub fn start_on(port: u16, program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
         let child = Command::new(program)
-            .args(arguments(port, folder.path()))
+            .args(arguments(folder.path()))
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -75,7 +82,7 @@ impl Server {
             .process_group(0)
             .spawn()
             .unwrap();
-        let mut server = Self { child, port, _folder: folder };
+        let mut server = Self { child, port, folder };
         server.wait_until_it_answers(program);
         server
     }
@@ -84,14 +91,22 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
+    /// What it has printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     fn wait_until_it_answers(&mut self, program: &Path) {
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let log = || std::fs::read_to_string(self._folder.path().join("log")).unwrap_or_default();
             if let Some(status) = self.child.try_wait().unwrap() {
-                panic!("{} ended with {status}: {}", program.display(), log());
+                panic!("{} ended with {status}: {}", program.display(), self.log());
             }
-            assert!(begun.elapsed() < READY_WITHIN, "{} does not answer: {}", program.display(), log());
+            assert!(begun.elapsed() < READY_WITHIN, "{} does not answer: {}", program.display(), self.log());
             std::thread::sleep(Duration::from_millis(20));
         }
     }
@@ -145,8 +160,24 @@ pub fn prometheus(openmetrics: Option<&str>, targets: &[String]) -> Option<Serve
             format!("--storage.tsdb.path={}", data.display()),
             "--storage.tsdb.retention.time=100y".into(),
             format!("--web.listen-address=127.0.0.1:{port}"),
+            "--web.enable-remote-write-receiver".into(),
         ]
     }))
+}
+
+/// Asks `promtool` what it thinks of a page of metrics; nothing, if all is well.
+pub fn promtool_check(page: &str) -> Option<String> {
+    let program = program("prometheus/usr/bin/promtool")?;
+    let mut child = Command::new(program)
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
 }
 
 pub fn node_exporter() -> Option<Server> {

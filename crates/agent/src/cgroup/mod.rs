@@ -86,15 +86,18 @@ pub enum SkipReason {
     Ended,
     #[error("its name cannot be a job's")]
     BadName,
+    #[error("another control group is of the same job")]
+    Repeated,
 }
 
 impl SkipReason {
-    pub const ALL: [Self; 2] = [Self::Ended, Self::BadName];
+    pub const ALL: [Self; 3] = [Self::Ended, Self::BadName, Self::Repeated];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ended => "ended",
             Self::BadName => "bad_name",
+            Self::Repeated => "repeated",
         }
     }
 }

@@ -27,6 +27,8 @@ pub struct Trees {
     pub memory: PathBuf,
     pub blkio: PathBuf,
     pub pids: PathBuf,
+    /// Where version 1 keeps jobs together even if it neither confines nor limits them.
+    pub freezer: PathBuf,
     pub unified: Option<PathBuf>,
 }
 
@@ -55,16 +57,18 @@ impl Trees {
             memory: tree(["memory", "memory"]),
             blkio: tree(["blkio", "blkio"]),
             pids: tree(["pids", "pids"]),
+            freezer: tree(["freezer", "freezer"]),
             unified: has_unified.then(|| if is_unified { root.to_owned() } else { root.join("unified") }),
             hierarchy,
         }
     }
 
-    /// The trees in which jobs are looked for: where they are confined, limited, and unified.
+    /// The trees in which jobs are looked for: where they are confined, limited, kept together.
     pub fn searched(&self) -> Vec<&Path> {
         let mut trees: Vec<&Path> = match self.hierarchy {
             Hierarchy::Absent => Vec::new(),
-            Hierarchy::Unified | Hierarchy::Legacy { .. } => vec![&self.cpuset, &self.memory],
+            Hierarchy::Unified => vec![&self.cpuset],
+            Hierarchy::Legacy { .. } => vec![&self.cpuset, &self.memory, &self.freezer],
         };
         trees.extend(self.unified.as_deref());
         trees.dedup();

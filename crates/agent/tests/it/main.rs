@@ -1,172 +1,76 @@
-//! Nodes as folders: every layout of control groups, and what is made of it.
+//! The agent as a whole: on nodes made of files, beside real servers, on this machine's own kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod bad_input;
+mod day;
+mod kernel;
+mod layouts;
+mod page;
+mod prometheus;
+mod remote_write;
+mod slurm;
+mod web;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
-use agent::cgroup::CgroupCollector;
-use agent::cgroup::tree::Hierarchy;
-use agent::cpu::CpuCollector;
-use agent::owner::Ownership;
-use workload::{Millis, Timestamp};
+use testbed::fake_node::FakeNode;
+use testbed::{Server, http};
 
-fn node(name: &str) -> PathBuf {
-    testbed::workspace().join("fixtures/nodes").join(name)
+fn program() -> PathBuf {
+    PathBuf::from(env!("CARGO_BIN_EXE_tracewise-agent"))
 }
 
-/// A collector that has looked once.
-fn look(cgroup: &Path, proc: &Path) -> CgroupCollector {
-    let mut collector = CgroupCollector::new(cgroup, proc);
-    collector.look(Timestamp(0)).unwrap();
-    collector.read_usage(Timestamp(0), Millis::SECOND, Duration::MAX);
-    collector
-}
-
-fn look_at(name: &str) -> CgroupCollector {
-    look(&node(name).join("cgroup"), &node(name).join("proc"))
-}
-
-/// Jobs as `manager id cpus`, and the owner of each thread.
-fn seen(name: &str) -> (Vec<String>, String) {
-    let collector = look_at(name);
-    let jobs = collector.jobs().map(|job| {
-        let cpus = job.cpus.as_ref().map_or("anywhere".into(), |cpus| format!("on {cpus}"));
-        format!("{} {} {cpus}", job.manager.name(), job.id)
+/// An agent that reads the node in `folder`, once it has done so.
+fn agent_on(folder: &Path, arguments: &[&str]) -> Server {
+    let server = Server::start(&program(), |port, _| {
+        let mut all = vec![
+            format!("--web.listen-address=127.0.0.1:{port}"),
+            format!("--path.procfs={}", folder.join("proc").display()),
+            format!("--path.cgroupfs={}", folder.join("cgroup").display()),
+            "--node.name=n1".into(),
+        ];
+        all.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        all
     });
-    let mut threads = CpuCollector::new(&node(name).join("proc")).read().unwrap();
-    Ownership::of(collector.jobs().map(|job| &**job)).flag(&mut threads);
-    let owners = threads.iter().map(|thread| match thread.owner.job() {
-        Some(job) => job.to_string(),
-        None => thread.owner.state().to_owned(),
-    });
-    (jobs.collect(), owners.collect::<Vec<_>>().join(" "))
+    let is_plain = !arguments.iter().any(|argument| argument.starts_with("--web.config.file"));
+    if is_plain {
+        testbed::eventually("a first sample", || {
+            (http::get(server.port, "/healthz", &[]).status == 200).then_some(())
+        });
+    }
+    server
 }
 
-#[test]
-fn every_layout_gives_each_thread_its_owner() {
-    let pod = "2fc932ce-fdcc-454b-97bd-aadfdeb4c340";
-    let pod_on = |cpus: &str| format!("kubernetes {pod} on {cpus}");
-    let cases: [(&str, Vec<String>, String); 12] = [
-        (
-            "slurm-v2",
-            vec!["slurm 42 on 0-3".into(), "slurm 43 on 4-5".into()],
-            "42 42 42 42 43 43 nobody nobody".into(),
-        ),
-        (
-            "slurm-multiple",
-            vec!["slurm 7 on 2".into()],
-            "nobody nobody 7 nobody nobody nobody nobody nobody".into(),
-        ),
-        (
-            "slurm-sluid",
-            vec!["slurm 3385 on 0-1".into(), "slurm s5K1KKYAYG5D01 on 2-3".into()],
-            "3385 3385 s5K1KKYAYG5D01 s5K1KKYAYG5D01 nobody nobody nobody nobody".into(),
-        ),
-        (
-            "slurm-shared",
-            vec!["slurm 1 on 0-7".into(), "slurm 2 on 0-1".into()],
-            "shared shared 1 1 1 1 1 1".into(),
-        ),
-        (
-            "slurm-without-cpuset",
-            vec!["slurm 5 anywhere".into(), "slurm 6 anywhere".into()],
-            ["unknown"; 8].join(" "),
-        ),
-        ("slurm-v1", vec!["slurm 9 on 4-7".into()], "nobody nobody nobody nobody 9 9 9 9".into()),
-        (
-            "htcondor-v2",
-            vec!["htcondor 120.3 on 0-1".into(), "htcondor slot1_2 on 2".into()],
-            "120.3 120.3 slot1_2 nobody nobody nobody nobody nobody".into(),
-        ),
-        (
-            "htcondor-v1",
-            vec!["htcondor slot1 on 3".into()],
-            "nobody nobody nobody slot1 nobody nobody nobody nobody".into(),
-        ),
-        (
-            "kubernetes-systemd",
-            vec![pod_on("6-7")],
-            format!("nobody nobody nobody nobody nobody nobody {pod} {pod}"),
-        ),
-        (
-            "kubernetes-cgroupfs",
-            vec![pod_on("5")],
-            format!("nobody nobody nobody nobody nobody {pod} nobody nobody"),
-        ),
-        (
-            "pbs",
-            vec!["pbs 123.server on 0-3".into(), "pbs 124.server on 4".into()],
-            "123.server 123.server 123.server 123.server 124.server nobody nobody nobody".into(),
-        ),
-        (
-            "systemd-slice",
-            vec!["systemd batch.slice on 1-2".into()],
-            "nobody batch.slice batch.slice nobody nobody nobody nobody nobody".into(),
-        ),
-    ];
-    for (name, jobs, owners) in cases {
-        assert_eq!(seen(name), (jobs, owners), "{name}");
+/// A node in which a second passes every second, until it is dropped.
+struct LiveNode {
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LiveNode {
+    fn start(mut node: FakeNode, tick: Duration) -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        let over = is_over.clone();
+        let thread = std::thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                node.tick();
+                std::thread::sleep(tick);
+            }
+        });
+        Self { is_over, thread: Some(thread) }
     }
 }
 
-#[test]
-fn a_job_that_has_ended_does_not_count_and_is_said_to_be_skipped() {
-    let collector = look_at("slurm-v2");
-    let skipped: Vec<String> = collector.skipped().map(|skipped| skipped.path).collect();
-    assert_eq!(skipped, ["system.slice/slurmstepd.scope/job_40"]);
-    assert_eq!(collector.trees().hierarchy, Hierarchy::Unified);
-}
-
-#[test]
-fn memory_and_pressure_are_read_with_no_limit_as_absent() {
-    let usage = |collector: &CgroupCollector, at: usize| {
-        collector.jobs().nth(at).unwrap().used.clone().unwrap().total
-    };
-    let collector = look_at("slurm-v2");
-    let used = usage(&collector, 0);
-    assert_eq!(used.memory_bytes, Some(1 << 30));
-    assert_eq!(used.memory_limit_bytes, Some(4 << 30));
-    assert_eq!(used.io_pressure.some_usec, Some(1234));
-    assert_eq!(usage(&collector, 1).memory_limit_bytes, None);
-    let collector = look_at("slurm-v1");
-    let used = usage(&collector, 0);
-    assert_eq!((used.memory_bytes, used.memory_limit_bytes), (Some(1 << 20), None));
-    assert_eq!(used.cpu_pressure.some_usec, None);
-    assert_eq!(collector.jobs().next().unwrap().uid, Some(1000));
-}
-
-#[test]
-fn a_missing_root_or_odd_names_are_no_reason_to_panic() {
-    let folder = tempfile::tempdir().unwrap();
-    let look = || look(&folder.path().join("cgroup"), folder.path());
-    assert_eq!(look().trees().hierarchy, Hierarchy::Absent);
-    let scope = folder.path().join("cgroup/system.slice/slurmstepd.scope");
-    for name in ["job_1\"}\n{", "job_", "job_99999999999999999999", "s\u{fffd}", "job_7"] {
-        std::fs::create_dir_all(scope.join(name)).unwrap();
-        std::fs::write(scope.join(name).join("cgroup.procs"), "1\nhalf a li").unwrap();
-        std::fs::write(scope.join(name).join("cpuset.cpus.effective"), "0-").unwrap();
-        std::fs::write(scope.join(name).join("memory.current"), "12 apples").unwrap();
+impl Drop for LiveNode {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
     }
-    std::fs::write(folder.path().join("cgroup/cgroup.controllers"), "cpuset\n").unwrap();
-    let collector = look();
-    let ids: Vec<&str> = collector.jobs().map(|job| job.id.as_str()).collect();
-    assert_eq!(ids, ["7", "99999999999999999999"]);
-    assert!(collector.jobs().all(|job| job.cpus.is_none()));
-    assert!(collector.jobs().all(|job| job.used.as_ref().unwrap().total.memory_bytes.is_none()));
-}
-
-#[test]
-fn ten_thousand_jobs_are_found_in_reasonable_time() {
-    let folder = tempfile::tempdir().unwrap();
-    let scope = folder.path().join("system.slice/slurmstepd.scope");
-    for job in 0..10_000 {
-        let group = scope.join(format!("job_{job}"));
-        std::fs::create_dir_all(&group).unwrap();
-        std::fs::write(group.join("cgroup.procs"), "1\n").unwrap();
-    }
-    std::fs::write(folder.path().join("cgroup.controllers"), "cpuset\n").unwrap();
-    let begun = std::time::Instant::now();
-    assert_eq!(look(folder.path(), folder.path()).jobs().count(), 10_000);
-    assert!(begun.elapsed().as_secs_f64() < 20.0, "{:?}", begun.elapsed());
 }

@@ -1,9 +1,11 @@
 //! Where readings come from in bulk.
 
+pub mod agent;
 pub mod column_map;
 pub mod csv;
 pub mod prometheus;
 
+pub use agent::AgentImport;
 pub use column_map::ColumnMap;
 pub use csv::CsvImport;
 pub use prometheus::{PrometheusImport, PrometheusQuery};

@@ -17,8 +17,9 @@ use super::nominal_period;
 use crate::error::{Error, Result};
 use crate::{Archive, LoadReport, Loader, net};
 
-/// Our own agent's counter; the owner is in its label `jobid`.
+/// Our own agent's counter. Who owns a thread is a metric beside it.
 const AGENT_METRIC: &str = "tracewise_cpu_seconds_total";
+const OWNER_METRIC: &str = "tracewise_cpu_owner_info";
 const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
 
 const LONGEST_QUERY: Millis = Millis(10 * 60_000);
@@ -101,11 +102,11 @@ impl PrometheusImport {
             modes: *modes,
             period: Millis::SECOND,
         };
-        let owner_is_known = selector.metric == AGENT_METRIC;
         let mut loader = archive.loader(source)?;
         let span = (query.to - query.from).0;
         for (done, (node, label)) in nodes.iter().enumerate() {
-            loader.set_period(node, server.period(query, selector, label)?);
+            let period = server.period(query, selector, label)?;
+            loader.set_period(node, period);
             let mut at = query.from;
             let mut length = LONGEST_QUERY;
             while at < query.to {
@@ -113,9 +114,11 @@ impl PrometheusImport {
                 progress(((done as f64 + share) * 1_000.0) as u64, nodes.len() as u64 * 1_000);
                 let end = (at + length).min(query.to);
                 let selector = selector.with(&query.node_label, label);
-                match server.samples(&selector, at, end) {
-                    Ok(series) => {
-                        push_all(&mut loader, node, &series, (at, end), ticks_per_second, owner_is_known)?;
+                let asked = server.samples(&selector, at, end);
+                let asked = asked.and_then(|series| Ok((series, server.owners(&selector, at, end, period)?)));
+                match asked {
+                    Ok((series, owners)) => {
+                        push_all(&mut loader, node, &series, &owners, (at, end), ticks_per_second)?;
                         at = end;
                     }
                     Err(error) if error.is_too_much && length > SHORTEST_QUERY => {
@@ -150,13 +153,32 @@ struct Partial {
     job: Option<JobId>,
 }
 
+/// Who owned each thread, at the moments at which it was scraped.
+struct Owners {
+    of: BTreeMap<Cpu, BTreeMap<Timestamp, Owner>>,
+    /// A scrape carries a reading that is younger than this.
+    most_delay: Millis,
+}
+
+impl Owners {
+    /// The owner that was scraped together with a reading: the counters carry the moment at which
+    /// they were read, the owner that of the scrape, which comes after it.
+    fn at(&self, cpu: Cpu, time: Timestamp) -> Owner {
+        let scraped = self.of.get(&cpu).and_then(|owners| owners.range(time..).next());
+        match scraped {
+            Some((at, owner)) if *at - time <= self.most_delay => owner.clone(),
+            _ => Owner::Unknown,
+        }
+    }
+}
+
 fn push_all(
     loader: &mut Loader,
     node: &NodeName,
     series: &[Series],
+    owners: &Owners,
     (from, to): (Timestamp, Timestamp),
     ticks_per_second: u32,
-    owner_is_known: bool,
 ) -> Result<(), LoadError> {
     let mut threads: BTreeMap<Cpu, BTreeMap<Timestamp, Partial>> = BTreeMap::new();
     let mut modes: BTreeMap<Cpu, BTreeSet<Mode>> = BTreeMap::new();
@@ -165,7 +187,7 @@ fn push_all(
             continue;
         };
         modes.entry(Cpu(cpu)).or_default().insert(mode);
-        let job = one.metric.jobid.as_deref().and_then(|job| JobId::new(job).ok());
+        let job = one.metric.job();
         let moments = threads.entry(Cpu(cpu)).or_default();
         for (seconds, value) in &one.values {
             let time = Timestamp((seconds * 1e3).round() as i64);
@@ -191,11 +213,7 @@ fn push_all(
                 loader.note_missing(1);
                 continue;
             }
-            let owner = match partial.job {
-                Some(job) => Owner::Job(job),
-                None if owner_is_known => Owner::Nobody,
-                None => Owner::Unknown,
-            };
+            let owner = partial.job.map_or_else(|| owners.at(cpu, time), Owner::Job);
             loader.push(node, time, &ThreadReading { cpu, ticks: partial.ticks, owner })?;
         }
     }
@@ -250,6 +268,23 @@ struct Labels {
     #[serde(default)]
     mode: String,
     jobid: Option<String>,
+    /// Whether a thread is one job's, shared, nobody's or unknown.
+    owner: Option<String>,
+}
+
+impl Labels {
+    fn job(&self) -> Option<JobId> {
+        self.jobid.as_deref().and_then(|job| JobId::new(job).ok())
+    }
+
+    fn owner(&self) -> Owner {
+        match (self.owner.as_deref(), self.job()) {
+            (Some("job"), Some(job)) => Owner::Job(job),
+            (Some("nobody"), _) => Owner::Nobody,
+            (Some("shared"), _) => Owner::Shared,
+            _ => Owner::Unknown,
+        }
+    }
 }
 
 struct Failure {
@@ -276,7 +311,7 @@ impl Server {
     fn new(query: &PrometheusQuery) -> Result<Self> {
         let refused = |reason: String| {
             let url = query.url.rsplit_once('@').map_or(query.url.as_str(), |(_, host)| host);
-            Error::Prometheus { url: url.to_owned(), reason }
+            Error::Server { url: url.to_owned(), reason }
         };
         let mut base = Url::parse(&query.url)
             .map_err(|error| refused(format!("{error}; write it like http://prometheus:9090")))?;
@@ -300,7 +335,7 @@ impl Server {
     }
 
     fn failed(&self, reason: String) -> Error {
-        Error::Prometheus { url: self.shown.clone(), reason }
+        Error::Server { url: self.shown.clone(), reason }
     }
 
     /// Asks, and asks again where that may help.
@@ -335,7 +370,7 @@ impl Server {
             response.bytes().await.map(|body| (status, body))
         });
         let (status, body) = answered.map_err(|error| {
-            let (reason, is_passing) = in_words(&error);
+            let (reason, is_passing) = net::in_words(&error);
             refusal(reason, is_passing, false)
         })?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
@@ -443,6 +478,29 @@ impl Server {
         Ok(Millis::SECOND)
     }
 
+    /// Who owned the threads of a node in `[from, to)`; nobody says so of other exporters' counters.
+    fn owners(
+        &self,
+        selector: &Selector,
+        from: Timestamp,
+        to: Timestamp,
+        period: Millis,
+    ) -> Result<Owners, Failure> {
+        let mut owners = Owners { of: BTreeMap::new(), most_delay: period };
+        if selector.metric != AGENT_METRIC {
+            return Ok(owners);
+        }
+        let selector = Selector { metric: OWNER_METRIC.into(), matchers: selector.matchers.clone() };
+        for one in self.samples(&selector, from, to + period)? {
+            let Ok(cpu) = one.metric.cpu.parse() else { continue };
+            let of_cpu = owners.of.entry(Cpu(cpu)).or_default();
+            for (seconds, _) in &one.values {
+                of_cpu.insert(Timestamp((seconds * 1e3).round() as i64), one.metric.owner());
+            }
+        }
+        Ok(owners)
+    }
+
     /// The raw samples in `[from, to)`, and perhaps one more at `to`.
     fn samples(&self, selector: &Selector, from: Timestamp, to: Timestamp) -> Result<Vec<Series>, Failure> {
         // Versions differ in whether a range includes its start, so it starts a millisecond early.
@@ -459,22 +517,4 @@ struct Refusal {
 
 fn seconds(time: Timestamp) -> String {
     time.as_epoch_seconds().to_string()
-}
-
-/// What went wrong on the wire, and whether asking again may help.
-fn in_words(error: &reqwest::Error) -> (String, bool) {
-    if error.is_timeout() {
-        return ("it does not answer in time; raise --timeout or ask for less".into(), false);
-    }
-    if error.is_connect() {
-        return ("cannot connect; is it running, and is the address right?".into(), true);
-    }
-    if error.is_body() || error.is_decode() {
-        return ("its answer was cut off".into(), true);
-    }
-    let mut cause: &dyn std::error::Error = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    (format!("asking failed: {cause}"), true)
 }

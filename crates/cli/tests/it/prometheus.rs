@@ -14,19 +14,16 @@ fn start() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 - 3_600
 }
 
-/// A counter of seconds: two threads of two nodes for ten minutes, one scrape of node a missed,
-/// job 42 on cpu 1 of node a during the second half (if `metric` is the agent's).
+/// A counter of seconds: two threads of two nodes for ten minutes, one scrape of node a missed. Job
+/// 42 is on cpu 1 of node a during the second half, as [`owners`] has it.
 fn samples(metric: &str, start: i64, mut line: impl FnMut(&str, f64, i64)) {
     for node in ["a", "b"] {
         for cpu in 0..2 {
             for second in (0..600).filter(|second| node != "a" || *second != 100) {
                 let user = 0.01 * (second * (cpu + 2)) as f64;
                 for (mode, value) in [("user", user), ("idle", second as f64 - user), ("iowait", 0.0)] {
-                    let is_owned =
-                        metric.starts_with("tracewise") && node == "a" && cpu == 1 && second >= 300;
-                    let job = if is_owned { ",jobid=\"42\"" } else { "" };
                     let labels =
-                        format!("{metric}{{instance=\"{node}:9100\",cpu=\"{cpu}\",mode=\"{mode}\"{job}}}");
+                        format!("{metric}{{instance=\"{node}:9100\",cpu=\"{cpu}\",mode=\"{mode}\"}}");
                     line(&labels, 5_000.0 + value, start + second);
                 }
             }
@@ -38,6 +35,20 @@ fn openmetrics(metric: &str, start: i64) -> String {
     let mut text = format!("# TYPE {} counter\n", metric.trim_end_matches("_total"));
     samples(metric, start, |labels, value, time| writeln!(text, "{labels} {value:.2} {time}").unwrap());
     text + "# EOF\n"
+}
+
+/// Who owns the threads of these nodes, scraped some time after they were read.
+fn owners(start: i64) -> String {
+    let mut text = "# TYPE tracewise_cpu_owner info\n".to_owned();
+    for (node, cpu) in [("a", 0), ("a", 1), ("b", 0), ("b", 1)] {
+        for second in 0..600 {
+            let is_owned = (node, cpu) == ("a", 1) && second >= 300;
+            let owner = if is_owned { "owner=\"job\",jobid=\"42\"" } else { "owner=\"nobody\"" };
+            let labels = format!("instance=\"{node}:9100\",cpu=\"{cpu}\",{owner}");
+            writeln!(text, "tracewise_cpu_owner_info{{{labels}}} 1 {}.4", start + second).unwrap();
+        }
+    }
+    text
 }
 
 /// An import of the stretch from `from` to `to`, in epoch seconds.
@@ -86,9 +97,9 @@ fn raw_samples_come_out_of_prometheus_as_they_were_scraped() {
 }
 
 #[test]
-fn the_agents_counters_bring_the_owner_with_them() {
+fn the_agents_counters_are_joined_with_their_owners() {
     let start = start();
-    let metrics = openmetrics("tracewise_cpu_seconds_total", start);
+    let metrics = owners(start) + &openmetrics("tracewise_cpu_seconds_total", start);
     let Some(server) = testbed::prometheus(Some(&metrics), &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
     import(&server.url(), start, folder.path());

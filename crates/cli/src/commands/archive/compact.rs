@@ -5,13 +5,13 @@ use std::time::SystemTime;
 
 use archive::Retention;
 use serde_json::json;
+use workload::units::show_bytes;
 use workload::{Millis, Timestamp};
 
 use crate::args::CompactArgs;
 use crate::config::Config;
 use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
-use workload::units::show_bytes;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;

@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use archive::Snapshot;
 use serde_json::json;
+use workload::units::show_count;
 use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
 
 use crate::args::{ExportArgs, ExportFormat, ExportTable};
 use crate::config::Config;
 use crate::output::{complain, say_json};
 use crate::progress::Progress;
-use workload::units::show_count;
 
 pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let to_stdout = args.out == Path::new("-");

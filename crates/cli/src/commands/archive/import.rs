@@ -4,17 +4,17 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use archive::source::{ColumnMap, CsvImport, PrometheusImport, PrometheusQuery};
+use archive::source::{AgentImport, ColumnMap, CsvImport, PrometheusImport, PrometheusQuery};
 use archive::{Archive, LoadReport};
 use serde::Serialize;
 use workload::Timestamp;
+use workload::units::{show_bytes, show_count};
 
 use crate::args::{ImportArgs, Preset};
 use crate::config::Config;
 use crate::output::{say, say_json};
 use crate::progress::Progress;
 use crate::times::show_time;
-use workload::units::{show_bytes, show_count};
 
 #[derive(Serialize)]
 struct Imported {
@@ -49,6 +49,11 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let report = import.load(&open()?, |done, total| progress.update(done, total))?;
         drop(progress);
         done(import.address().to_owned(), report)?;
+    } else if !args.agent.is_empty() {
+        for url in &args.agent {
+            let import = AgentImport::fetch(url, args.from, args.timeout)?;
+            done(import.address().to_owned(), import.load(&open()?)?)?;
+        }
     } else {
         let (map, layout) = column_map(args)?;
         for file in &args.files {

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use archive::Selection;
 use serde_json::json;
 use workload::Timestamp;
+use workload::units::{show_bytes, show_count};
 
 use crate::args::ListArgs;
 use crate::config::Config;
 use crate::output::{say, say_json, say_table};
 use crate::times::show_time;
-use workload::units::{show_bytes, show_count};
 
 const JOBS_SHOWN: usize = 20;
 

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use serde_json::json;
+use workload::units::show_length;
 use workload::{Coverage, Derivation, Owner, Rates, Trace};
 
 use crate::args::ShowArgs;
@@ -11,7 +12,6 @@ use crate::config::Config;
 use crate::output::{say, say_json};
 use crate::progress::Progress;
 use crate::times::show_time;
-use workload::units::show_length;
 
 const COLUMNS: usize = 60;
 const THREADS_SHOWN: usize = 64;

@@ -1,12 +1,12 @@
 //! `tracewise archive verify`
 
 use std::process::ExitCode;
+use workload::units::{show_bytes, show_count};
 
 use crate::args::VerifyArgs;
 use crate::config::Config;
 use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
-use workload::units::{show_bytes, show_count};
 
 pub fn run(args: &VerifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;
