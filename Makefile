@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run agent test lint fmt bench clean
+.PHONY: help run agent test fuzz lint fmt bench clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -13,6 +13,9 @@ agent: ## Build the agent for a node: target/agent/tracewise-agent
 
 test: ## Install what tests need, run every test, sum up
 	scripts/test
+
+fuzz: ## Look for inputs that break a parser, a minute each
+	scripts/fuzz 60
 
 lint: ## Check formatting and lints, as CI does
 	cargo fmt --all --check

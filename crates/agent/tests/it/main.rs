@@ -10,6 +10,7 @@ mod page;
 mod prometheus;
 mod remote_write;
 mod slurm;
+mod unprivileged;
 mod web;
 
 use std::path::{Path, PathBuf};
