@@ -65,3 +65,15 @@ fn credentials(headers: &HeaderMap) -> Option<(String, String)> {
     let (user, password) = text.split_once(':')?;
     Some((user.to_owned(), password.to_owned()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_who_is_not_there_is_compared_as_slowly_as_one_who_is() {
+        let parts: bcrypt::HashParts = NOBODYS_HASH.parse().unwrap();
+        assert_eq!(parts.get_cost(), 10);
+        assert!(!bcrypt::verify("", NOBODYS_HASH).unwrap());
+    }
+}

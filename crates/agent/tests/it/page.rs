@@ -116,3 +116,33 @@ fn threads_that_are_shared_free_or_unknown_are_told_apart() {
     assert_eq!(owners("slurm-v2"), ["job", "job", "nobody"]);
     assert_eq!(owners("slurm-without-cpuset"), ["unknown", "unknown", "unknown"]);
 }
+
+/// The families of a page as a table: name, kind, help.
+fn families(page: &str) -> String {
+    let mut table = String::from("| metric | kind | |\n|---|---|---|\n");
+    let kinds: Vec<(&str, &str)> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+        .filter(|(name, _)| !name.starts_with("cgroup_") && !name.starts_with("tracewise_memory_"))
+        .collect();
+    for (name, kind) in kinds {
+        let start = format!("# HELP {name} ");
+        let help = page.lines().find_map(|line| line.strip_prefix(&start)).unwrap();
+        table += &format!("| `{name}` | {kind} | {help} |\n");
+    }
+    table + "| `tracewise_memory_…` | gauge | Each line of /proc/meminfo, in bytes where it is a size. |\n"
+}
+
+#[test]
+fn every_metric_is_documented() {
+    let agent = agent_on(&node("slurm-v2"), &["--remote-write.url=http://127.0.0.1:1/"]);
+    let table = families(&http::get(agent.port, "/metrics", &[]).text());
+    let path = testbed::workspace().join("docs/agent.md");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let (head, documented) = text.split_once("## Metrics\n\n").unwrap();
+    if std::env::var_os("INSTA_UPDATE").is_some_and(|update| update == "always") {
+        std::fs::write(path, format!("{head}## Metrics\n\n{table}")).unwrap();
+        return;
+    }
+    assert_eq!(documented, table, "INSTA_UPDATE=always cargo test -p agent writes it anew");
+}
