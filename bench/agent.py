@@ -22,7 +22,7 @@ BENCH = ROOT / "target/release/bench-agent"
 AGENT = ROOT / "target/agent/tracewise-agent"
 EXPORTER = ROOT / "target/components/prometheus-node-exporter/usr/bin/prometheus-node-exporter"
 THREADS, JOBS = 256, 200
-SCRAPES, ROUNDS = 20, 5
+SCRAPES, ROUNDS = 20, 3
 LIKE_PROMETHEUS = {"Accept": "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "Accept-Encoding": "gzip"}
 
 

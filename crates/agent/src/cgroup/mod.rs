@@ -118,8 +118,8 @@ pub struct CgroupCollector {
     has_steps: bool,
     trees: Trees,
     known: BTreeMap<String, Known>,
-    /// The folders in which batch systems keep jobs, and the tree of each.
-    nests: BTreeSet<(PathBuf, String)>,
+    /// The folders in which batch systems keep jobs, and the tree of each, in the order of trees.
+    nests: Vec<(PathBuf, String)>,
     walked: Option<Timestamp>,
     /// Grows whenever who owns which thread may have changed.
     generation: u64,
@@ -171,7 +171,7 @@ impl CgroupCollector {
             has_steps: false,
             trees: Trees::find(root),
             known: BTreeMap::new(),
-            nests: BTreeSet::new(),
+            nests: Vec::new(),
             walked: None,
             generation: 0,
             buffer: Buffer::default(),
@@ -206,8 +206,11 @@ impl CgroupCollector {
 
     /// Finds out which jobs are there now. What could not be listed is an error, and the rest holds.
     pub fn look(&mut self, now: Timestamp) -> Result<(), Unreadable> {
+        if self.walked.is_some_and(|walked| now < walked) {
+            self.begin_anew(now);
+        }
         let mut search = Search::default();
-        let is_due = self.walked.is_none_or(|walked| (now - walked).0.abs() >= WALK_EVERY.0);
+        let is_due = self.walked.is_none_or(|walked| (now - walked).0 >= WALK_EVERY.0);
         if is_due {
             self.trees = Trees::find(&self.root);
             self.trees.searched().into_iter().for_each(|tree| search.look_into(tree, ""));
@@ -220,6 +223,14 @@ impl CgroupCollector {
         self.forget_those_not_in(&search.found, is_due);
         self.judge(search.found, now);
         search.unreadable.map_or(Ok(()), Err)
+    }
+
+    /// The clock was set back: nobody has to wait until it has caught up.
+    fn begin_anew(&mut self, now: Timestamp) {
+        self.walked = None;
+        for known in self.known.values_mut() {
+            (known.first_seen, known.judged_next, known.read_next) = (now, now, now);
+        }
     }
 
     fn forget_those_not_in(&mut self, found: &BTreeMap<String, Found>, is_whole: bool) {
@@ -386,7 +397,7 @@ struct Found {
 #[derive(Debug, Default)]
 struct Search {
     found: BTreeMap<String, Found>,
-    nests: BTreeSet<(PathBuf, String)>,
+    nests: Vec<(PathBuf, String)>,
     unreadable: Option<Unreadable>,
     n_seen: usize,
 }
@@ -412,7 +423,7 @@ impl Search {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
             // A group may vanish between the moment it is listed and now; that is no error.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return,
+            Err(error) if has_vanished(&error) => return,
             Err(source) => {
                 self.unreadable = Some(Unreadable { path: folder.to_owned(), source });
                 return;
@@ -435,7 +446,7 @@ impl Search {
         let named = recognise(&path);
         let goes_deeper = named.as_ref().is_none_or(|named| named.manager == Manager::Systemd);
         if path.last().is_some_and(|name| is_nest(name)) {
-            self.nests.insert((tree.to_owned(), path.join("/")));
+            self.nests.push((tree.to_owned(), path.join("/")));
         }
         if let Some(named) = named {
             self.found.entry(path.join("/")).or_insert(Found { named, inode: entry.ino() });
@@ -444,6 +455,11 @@ impl Search {
             self.descend(tree, &entry.path(), parts);
         }
     }
+}
+
+fn has_vanished(error: &io::Error) -> bool {
+    let no_device = rustix::io::Errno::NODEV.raw_os_error();
+    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_device)
 }
 
 /// The CPUs that a group may use, if its tree says so.

@@ -67,6 +67,22 @@ fn a_job_is_confined_a_moment_after_it_was_made() {
 }
 
 #[test]
+fn a_clock_that_is_set_back_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fake = FakeNode::create(folder.path(), 2);
+    fake.start_job(7, "0");
+    let mut node = node(&fake);
+    (100_000..100_030).for_each(|second| drop(node.sample(Timestamp::from_seconds(second))));
+    let memory = |node: &mut Node, second| {
+        let sample = node.sample(Timestamp::from_seconds(second));
+        sample.jobs[0].used.as_ref().unwrap().total.memory_bytes
+    };
+    let before = memory(&mut node, 50_000);
+    fake.touch_job(7);
+    assert_ne!(memory(&mut node, 50_002), before);
+}
+
+#[test]
 fn names_cannot_break_out_of_a_label() {
     let folder = tempfile::tempdir().unwrap();
     let fake = FakeNode::create(folder.path(), 2);
