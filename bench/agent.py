@@ -193,7 +193,8 @@ def main():
         lines.append(f"| {name} | {one['mean_ms']:.2f} | {one['median_ms']:.2f} | {one['p95_ms']:.2f} | {goal} |")
     lines += [
         "",
-        "The whole tree of control groups is walked every ten seconds; the 95 % column has such seconds in it.",
+        "The whole tree of control groups is walked every ten seconds; the 95 % column has such seconds in it. Files in",
+        "memory cost less than the kernel's own: what it takes to add up `memory.stat` is not in these figures.",
         "",
         "## Beside node_exporter (Debian's), scraped every second",
         "",

@@ -127,17 +127,20 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// `host:port` or `:port`.
+/// `host:port` or `:port`: addresses of which the first that works is meant.
 #[derive(Debug, Clone)]
-pub struct ListenAddress(pub String);
+pub struct ListenAddress(pub Vec<String>);
 
 impl std::str::FromStr for ListenAddress {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         match text.rsplit_once(':') {
-            Some(("", port)) if port.parse::<u16>().is_ok() => Ok(Self(format!("[::]:{port}"))),
-            Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Self(text.to_owned())),
+            // Where IPv6 is switched off, the other is tried.
+            Some(("", port)) if port.parse::<u16>().is_ok() => {
+                Ok(Self(vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")]))
+            }
+            Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Self(vec![text.to_owned()])),
             _ => Err("write it like :9742 or 10.0.0.1:9742".into()),
         }
     }

@@ -1,5 +1,6 @@
 //! The time of each hardware thread, from `/proc/stat`.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -80,6 +81,29 @@ fn parse_line(line: &str) -> Option<ThreadReading> {
     (n_modes >= 4).then_some(ThreadReading { cpu, ticks, owner: Owner::Unknown })
 }
 
+/// Counters as others want them: the kernel takes back a little of its idle and iowait time now and then,
+/// and a counter that shrinks is taken for one that began anew.
+#[derive(Debug, Default)]
+pub struct Monotone {
+    last: BTreeMap<Cpu, Ticks>,
+}
+
+impl Monotone {
+    /// Keeps counters from shrinking by less than three seconds; more is a counter that did begin anew.
+    pub fn hold(&mut self, threads: &mut [ThreadReading]) {
+        let small = 3 * u64::from(ticks_per_second());
+        for thread in threads {
+            let last = self.last.entry(thread.cpu).or_insert(thread.ticks);
+            for mode in Mode::ALL {
+                let (before, now) = (last[mode], thread.ticks[mode]);
+                let is_taken_back = now < before && before - now <= small;
+                thread.ticks[mode] = if is_taken_back { before } else { now };
+            }
+            *last = thread.ticks;
+        }
+    }
+}
+
 /// The counters carry the moment at which they were read; who owns a thread comes and goes, and
 /// carries none, so that Prometheus forgets it at once.
 pub fn expose(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) {
@@ -130,6 +154,17 @@ mod tests {
         assert_eq!((thread.cpu, thread.ticks), (Cpu(12), Ticks([3357, 1, 4313, 1_362_393, 12, 2, 8, 5])));
         assert_eq!(parse_line("cpu  3357 1 4313 1362393 12 2 8 5 0 0"), None);
         assert_eq!(parse("cpu 1 2 3 4\ncpu0 1 2 3 4\nintr 5\ncpu1 1 2 3 4\n").len(), 1);
+    }
+
+    #[test]
+    fn time_that_is_taken_back_is_not_shown_and_a_new_beginning_is() {
+        let mut monotone = Monotone::default();
+        let mut shown = |idle: u64| {
+            let mut threads = parse(&format!("cpu0 1 2 3 {idle} 5 6 7 8\n"));
+            monotone.hold(&mut threads);
+            threads[0].ticks[Mode::Idle]
+        };
+        assert_eq!([1_000, 999, 1_001, 5].map(&mut shown), [1_000, 1_000, 1_001, 5]);
     }
 
     #[test]

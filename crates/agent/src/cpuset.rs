@@ -37,6 +37,12 @@ impl CpuSet {
         self.0.len()
     }
 
+    #[must_use]
+    pub fn union(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
     pub fn iter(&self) -> impl Iterator<Item = Cpu> {
         self.0.iter().copied()
     }

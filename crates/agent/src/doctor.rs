@@ -1,7 +1,7 @@
 //! Says which jobs are found on a node, which threads they own, what was skipped, and what to change.
 
 use std::fmt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use workload::{Millis, Owner, ThreadReading, Timestamp};
 
 use crate::cgroup::layout::{Manager, sluid_submit_millis};
 use crate::cgroup::tree::{Hierarchy, Trees};
-use crate::cgroup::{CgroupCollector, Job, Skipped, Unreadable};
+use crate::cgroup::{CgroupCollector, Job, LookError, Skipped};
 use crate::cpu::{CpuCollector, CpuError};
 use crate::owner::Ownership;
 
@@ -23,6 +23,8 @@ pub struct Report {
     threads: Vec<ThreadReading>,
     jobs: Vec<Arc<Job>>,
     skipped: Vec<Skipped>,
+    /// Where batch systems keep their jobs.
+    nests: Vec<String>,
     /// What keeps ownership from being known, and what to change.
     pub advice: Vec<String>,
 }
@@ -35,8 +37,10 @@ pub fn examine(procfs: &Path, cgroupfs: &Path, now: Timestamp) -> Result<Report,
     cgroup.read_usage(now, Millis::SECOND, Duration::MAX);
     let jobs: Vec<Arc<Job>> = cgroup.jobs().cloned().collect();
     Ownership::of(jobs.iter().map(|job| &**job)).flag(&mut threads);
+    let nests: Vec<PathBuf> = cgroup.nests().collect();
     let mut advice = advice(cgroupfs, cgroup.trees(), &jobs);
-    if let Err(Unreadable { path, source }) = looked {
+    advice.extend(advice_on_nests(cgroup.trees(), &nests, &jobs));
+    if let Err(LookError::Unreadable { path, source }) = looked {
         advice.push(format!("{} cannot be listed ({source}): let the agent read it", path.display()));
     }
     Ok(Report {
@@ -44,6 +48,7 @@ pub fn examine(procfs: &Path, cgroupfs: &Path, now: Timestamp) -> Result<Report,
         trees: cgroup.trees().clone(),
         threads,
         skipped: cgroup.skipped().collect(),
+        nests: nests.iter().map(|nest| nest.display().to_string()).collect(),
         jobs,
         advice,
     })
@@ -75,7 +80,7 @@ fn advice(root: &Path, trees: &Trees, jobs: &[Arc<Job>]) -> Vec<String> {
             Manager::Slurm => {
                 "TaskPlugin=task/cgroup,task/affinity in slurm.conf and ConstrainCores=yes in cgroup.conf"
             }
-            Manager::HtCondor => "ASSIGN_CPU_AFFINITY=True in the configuration of HTCondor",
+            Manager::HtCondor => "ASSIGN_CPU_AFFINITY=True in the configuration of the execute node",
             Manager::Kubernetes => "the kubelet's static CPU manager policy, with whole CPUs requested",
             Manager::Pbs => "the cpuset subsystem in the configuration of the cgroups hook",
             Manager::Systemd => "AllowedCPUs= in the unit",
@@ -104,6 +109,36 @@ fn advice(root: &Path, trees: &Trees, jobs: &[Arc<Job>]) -> Vec<String> {
     advice
 }
 
+/// The most frequent question: why is nothing found, or less than was there before?
+fn advice_on_nests(trees: &Trees, nests: &[PathBuf], jobs: &[Arc<Job>]) -> Vec<String> {
+    if trees.hierarchy == Hierarchy::Absent {
+        return Vec::new();
+    }
+    if nests.is_empty() && jobs.is_empty() {
+        return vec![
+            "no batch system keeps control groups here. If jobs run on this node: Slurm needs \
+             ProctrackType=proctrack/cgroup, HTCondor BASE_CGROUP, PBS its cgroups hook"
+                .into(),
+        ];
+    }
+    let lacks = |nest: &&PathBuf, controller: &str| {
+        let offered = std::fs::read_to_string(nest.join("cgroup.controllers"));
+        trees.hierarchy == Hierarchy::Unified
+            && offered.is_ok_and(|offered| !offered.split_whitespace().any(|one| one == controller))
+    };
+    let mut advice = Vec::new();
+    for (controller, loss) in [("cpuset", "owners of threads"), ("memory", "memory of jobs")] {
+        if let Some(nest) = nests.iter().find(|nest| lacks(nest, controller)) {
+            advice.push(format!(
+                "the {controller} controller is not handed down to {}, so that {loss} cannot be known: enable it \
+                 in cgroup.subtree_control of the groups above (Slurm: EnableControllers=yes in cgroup.conf)",
+                nest.display()
+            ));
+        }
+    }
+    advice
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let root = &self.root;
@@ -127,6 +162,9 @@ impl fmt::Display for Report {
             count(|owner| *owner == Owner::Nobody),
             count(|owner| *owner == Owner::Unknown),
         )?;
+        for nest in &self.nests {
+            writeln!(f, "jobs are kept in {nest}")?;
+        }
         if !self.jobs.is_empty() {
             let head = ["job", "manager", "threads", "memory", "limit", "submitted", "control group"];
             let rows = std::iter::once(head.map(str::to_owned)).chain(self.jobs.iter().map(|job| row(job)));
@@ -199,6 +237,7 @@ impl Report {
             "jobs": self.jobs.iter().map(job).collect::<Vec<_>>(),
             "threads": self.threads.iter().map(thread).collect::<Vec<_>>(),
             "skipped": self.skipped.iter().map(skipped).collect::<Vec<_>>(),
+            "nests": self.nests,
             "advice": self.advice,
         })
     }

@@ -76,8 +76,7 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for address in &args.listen {
-            let listener = TcpListener::bind(&address.0).await;
-            let listener = listener.with_context(|| format!("cannot listen on {}", address.0))?;
+            let listener = listen(&address.0).await?;
             let scheme = if web.tls().is_some() { "https" } else { "http" };
             tracing::info!("listening on {scheme}://{}", listener.local_addr()?);
             tokio::spawn(web::serve(listener, shared.clone(), web.clone()));
@@ -104,12 +103,31 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     })
 }
 
+/// Listens on the first address that works.
+async fn listen(addresses: &[String]) -> anyhow::Result<TcpListener> {
+    let mut failed = None;
+    for address in addresses {
+        match TcpListener::bind(address).await {
+            Ok(listener) => return Ok(listener),
+            Err(error) => {
+                failed = Some(anyhow::Error::from(error).context(format!("cannot listen on {address}")))
+            }
+        }
+    }
+    Err(failed.unwrap_or_else(|| anyhow::anyhow!("no address to listen on")))
+}
+
 fn pusher(args: RemoteWriteArgs, node: &NodeName, shared: &Arc<Shared>) -> anyhow::Result<Pusher> {
     let url = args.url.context("no URL")?;
     if !matches!(url.scheme(), "http" | "https") {
         bail!("--remote-write.url has to begin with http:// or https://");
     }
     let mut labels = args.labels;
+    if let Some((name, _)) = labels.iter().enumerate().find_map(|(at, (name, value))| {
+        labels[..at].iter().any(|(before, _)| before == name).then_some((name, value))
+    }) {
+        bail!("--remote-write.label={name}=… is given twice");
+    }
     for (name, value) in [("instance", node.as_str()), ("job", "tracewise-agent")] {
         if !labels.iter().any(|(given, _)| given == name) {
             labels.push((name.to_owned(), value.to_owned()));

@@ -140,17 +140,17 @@ impl Node {
     pub fn sample(&mut self, now: Timestamp) -> Sample {
         let mut attempts = Attempts { enabled: self.settings.collectors.clone(), outcomes: Vec::new() };
         let mut threads = attempts.attempt(Collector::Cpu, || self.cpu.read()).unwrap_or_default();
-        attempts.attempt(Collector::Cgroup, || self.cgroup.look(now));
-        let reads_jobs = attempts.enabled.contains(&Collector::Cgroup);
-        if reads_jobs {
-            self.flag(&mut threads);
-        }
-        let job_readings = if reads_jobs { self.read_jobs(now) } else { Vec::new() };
+        let job_readings = attempts.attempt(Collector::Cgroup, || {
+            let looked = self.cgroup.look(now);
+            self.flag(&mut threads, looked.is_err());
+            let readings = self.read_jobs(now);
+            looked.map(|()| readings)
+        });
         let jobs = self.jobs();
         Sample {
             time: now,
             threads,
-            job_readings,
+            job_readings: job_readings.unwrap_or_default(),
             n_skipped: self.n_skipped(jobs.len()),
             jobs,
             pressure: attempts.attempt(Collector::Pressure, || self.pressure.read()),
@@ -161,11 +161,12 @@ impl Node {
         }
     }
 
-    fn flag(&mut self, threads: &mut [ThreadReading]) {
+    fn flag(&mut self, threads: &mut [ThreadReading], is_incomplete: bool) {
         if self.generation != Some(self.cgroup.generation()) {
             self.ownership = Ownership::of(self.cgroup.jobs().map(|job| &**job));
             self.generation = Some(self.cgroup.generation());
         }
+        self.ownership.is_incomplete = is_incomplete;
         self.ownership.flag(threads);
     }
 

@@ -12,6 +12,8 @@ pub struct Ownership {
     jobs_of: BTreeMap<Cpu, Vec<JobId>>,
     /// Jobs that may run anywhere.
     pub unconfined: Vec<JobId>,
+    /// Some job may have been missed.
+    pub is_incomplete: bool,
 }
 
 impl Ownership {
@@ -33,12 +35,12 @@ impl Ownership {
     }
 
     /// One confined job owns a thread; several share it; none leaves it to nobody, unless a job
-    /// without a cpuset may be running on it, which cannot be known.
+    /// without a cpuset, or one that was missed, may be running on it, which cannot be known.
     pub fn owner(&self, cpu: Cpu) -> Owner {
         match self.jobs_of.get(&cpu).map(Vec::as_slice) {
             Some([job]) => Owner::Job(job.clone()),
             Some([_, _, ..]) => Owner::Shared,
-            _ if self.unconfined.is_empty() => Owner::Nobody,
+            _ if self.unconfined.is_empty() && !self.is_incomplete => Owner::Nobody,
             _ => Owner::Unknown,
         }
     }

@@ -29,21 +29,25 @@ pub struct Ring {
     open: Segment,
     n_in_open: usize,
     n_bytes: usize,
+    /// How many readings ever came before the open segment.
+    n_before: u64,
 }
 
 /// A segment that is full.
 #[derive(Debug)]
 struct Closed {
+    /// The number of its first reading.
+    first: u64,
     last: Timestamp,
     deflated: Arc<[u8]>,
 }
 
 impl Closed {
-    fn new(last: Timestamp, bytes: &[u8]) -> Self {
+    fn new(first: u64, last: Timestamp, bytes: &[u8]) -> Self {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
         // Writing to a vector cannot fail.
         let deflated = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
-        Self { last, deflated: deflated.into() }
+        Self { first, last, deflated: deflated.into() }
     }
 }
 
@@ -76,6 +80,7 @@ impl Ring {
             open: Segment::with_capacity(0),
             n_in_open: 0,
             n_bytes: 0,
+            n_before: 0,
         }
     }
 
@@ -87,7 +92,12 @@ impl Ring {
         }
         self.open.push(reading, &self.source);
         self.n_in_open += 1;
-        let is_old = |closed: &Closed| (reading.time - closed.last).0.abs() > self.keep.time.0;
+        // By number too, for segments from before a clock was set back.
+        let n_most = self.keep.time.0 / self.source.period.0.max(1) + 2 * READINGS_PER_SEGMENT as i64;
+        let n_now = self.n_before + self.n_in_open as u64;
+        let is_old = |closed: &Closed| {
+            (reading.time - closed.last).0 > self.keep.time.0 || n_now - closed.first > n_most.unsigned_abs()
+        };
         while let Some(first) = self.closed.front()
             && (is_old(first) || self.n_bytes + self.open.bytes().len() > self.keep.bytes)
         {
@@ -99,9 +109,11 @@ impl Ring {
     fn close(&mut self) {
         let next = Segment::with_capacity(self.open.bytes().len());
         let segment = std::mem::replace(&mut self.open, next);
+        let first = self.n_before;
+        self.n_before += self.n_in_open as u64;
         self.n_in_open = 0;
         if let Some((_, last)) = segment.times() {
-            let closed = Closed::new(last, segment.bytes());
+            let closed = Closed::new(first, last, segment.bytes());
             self.n_bytes += closed.deflated.len();
             self.closed.push_back(closed);
         }
@@ -110,6 +122,20 @@ impl Ring {
     /// How many bytes are kept.
     pub fn n_bytes(&self) -> usize {
         self.n_bytes + self.open.bytes().len()
+    }
+
+    /// The first segment with a reading of this number or a later one, and the number of its first. Readings
+    /// are numbered as they come, whatever their clock says.
+    pub fn segment_from(&self, number: u64) -> Option<(u64, Kept)> {
+        let ends = self.closed.iter().skip(1).map(|next| next.first).chain([self.n_before]);
+        let closed = self.closed.iter().zip(ends).find(|(_, end)| *end > number);
+        match closed {
+            Some((closed, _)) => Some((closed.first, Kept::Deflated(closed.deflated.clone()))),
+            None if self.n_before + self.n_in_open as u64 > number => {
+                Some((self.n_before, Kept::Plain(self.open.bytes().to_vec())))
+            }
+            None => None,
+        }
     }
 
     /// The segments that hold what was read at `from` or later.
@@ -177,7 +203,10 @@ mod tests {
     #[test]
     fn a_clock_that_is_set_back_loses_nothing() {
         let mut ring = ring(Keep { time: Millis::HOUR, bytes: usize::MAX });
-        [100, 101, 50, 51].iter().for_each(|second| ring.push(&reading(*second)));
-        assert_eq!(seconds(&ring, 0), [100, 101, 50, 51]);
+        [9_000, 9_001, 50, 51].iter().for_each(|second| ring.push(&reading(*second)));
+        assert_eq!(seconds(&ring, 0), [9_000, 9_001, 50, 51]);
+        assert_eq!(ring.segment_from(1).unwrap().0, 0);
+        assert_eq!(ring.segment_from(2).unwrap().0, 2);
+        assert!(ring.segment_from(4).is_none());
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
 use workload::Timestamp;
 
 /// Ends whatever waits for it, when told to or after some time.
@@ -40,6 +41,8 @@ pub struct Sampler {
     interval: Duration,
     next: Instant,
     missed: u64,
+    /// How long the machine had slept at the last tick; the steady clock stands still meanwhile.
+    slept: Duration,
 }
 
 impl Sampler {
@@ -48,7 +51,7 @@ impl Sampler {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let into = since_epoch.as_nanos() % interval.as_nanos().max(1);
         let wait = interval.saturating_sub(Duration::from_nanos(into as u64));
-        Self { interval, next: Instant::now() + wait, missed: 0 }
+        Self { interval, next: Instant::now() + wait, missed: 0, slept: slept() }
     }
 
     /// How many ticks passed while the caller was busy or the machine slept.
@@ -67,8 +70,22 @@ impl Sampler {
             self.next += self.interval;
             self.missed += 1;
         }
+        let slept = slept();
+        let n_slept = slept.saturating_sub(self.slept).as_nanos() / self.interval.as_nanos().max(1);
+        self.missed += n_slept as u64;
+        self.slept = slept;
         Some(SystemTime::now().into())
     }
+}
+
+/// How long the machine has slept since it was started.
+fn slept() -> Duration {
+    let clock = |id| {
+        let time = clock_gettime(id);
+        Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+    };
+    let steady = clock(ClockId::Monotonic);
+    clock(ClockId::Boottime).saturating_sub(steady)
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use workload::{Millis, NodeName, Timestamp};
 
 use crate::cgroup::jobstats;
+use crate::cpu::Monotone;
 use crate::exposition::{Family, Format, Kind, Page, Sink};
 use crate::node::{Collector, Node, Sample};
 use crate::ring::{Keep, Ring};
@@ -27,6 +28,7 @@ pub struct Shared {
     has_jobstats: bool,
     latest: RwLock<Option<Arc<Sample>>>,
     ring: Mutex<Ring>,
+    monotone: Mutex<Monotone>,
     n_ticks: AtomicU64,
     n_missed: AtomicU64,
     page_size: AtomicU64,
@@ -51,6 +53,7 @@ impl Shared {
             has_jobstats,
             latest: RwLock::new(None),
             ring: Mutex::new(Ring::new(node.source(), keep)),
+            monotone: Mutex::default(),
             n_ticks: AtomicU64::new(0),
             n_missed: AtomicU64::new(0),
             page_size: AtomicU64::new(0),
@@ -66,11 +69,12 @@ impl Shared {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a sample, for the page and the ring.
-    pub fn publish(&self, sample: Sample, n_missed: u64) {
+    /// Takes in a sample, for the page and the ring. The ring has it as the kernel said it.
+    pub fn publish(&self, mut sample: Sample, n_missed: u64) {
         if !sample.threads.is_empty() {
             self.ring().push(&sample.reading(&self.node));
         }
+        self.monotone.lock().unwrap_or_else(PoisonError::into_inner).hold(&mut sample.threads);
         self.n_ticks.fetch_add(1, Ordering::Relaxed);
         self.n_missed.store(n_missed, Ordering::Relaxed);
         *self.latest.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sample));

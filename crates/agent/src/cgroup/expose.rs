@@ -110,6 +110,12 @@ pub fn expose(jobs: &[Arc<Job>], n_skipped: &[usize; SkipReason::ALL.len()], sin
     sink.family(Family { name: "tracewise_jobs", kind: Kind::Gauge, help: "Jobs that run on this node." });
     sink.sample(&[], jobs.len() as f64, None);
     sink.family(Family {
+        name: "tracewise_jobs_unconfined",
+        kind: Kind::Gauge,
+        help: "Jobs without a cpuset, which may run on any thread, whoever owns it.",
+    });
+    sink.sample(&[], jobs.iter().filter(|job| job.cpus.is_none()).count() as f64, None);
+    sink.family(Family {
         name: "tracewise_jobs_skipped",
         kind: Kind::Gauge,
         help: "Control groups that look like jobs and do not count; `doctor` names them.",

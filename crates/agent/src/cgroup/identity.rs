@@ -1,13 +1,20 @@
 //! Who a group's processes are: the job's number where its path does not say, and its user.
 
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{CWD, Mode, OFlags, openat};
+
+use crate::cpuset::CpuSet;
 use crate::kernel::{lines, value_of};
 
 /// How many processes are asked who they are before giving up.
 const PROCESSES_ASKED: usize = 16;
+/// What the kernel shows for a user that a user namespace does not know.
+const UNMAPPED: u32 = 65_534;
+const MOST_OF_AN_AD: u64 = 64 * 1024;
 
 /// Whether any process is in the group or below it.
 pub fn is_populated(group: &Path) -> bool {
@@ -17,7 +24,7 @@ pub fn is_populated(group: &Path) -> bool {
 }
 
 /// The processes in a group and below it.
-fn processes(group: &Path) -> impl Iterator<Item = u32> {
+fn processes(group: &Path) -> impl Iterator<Item = u32> + use<> {
     let mut folders: Vec<PathBuf> = vec![group.to_owned()];
     let mut found: Vec<u32> = Vec::new();
     std::iter::from_fn(move || {
@@ -35,14 +42,28 @@ fn processes(group: &Path) -> impl Iterator<Item = u32> {
 
 /// The user of a job: whoever runs its first process that is not root's.
 pub fn uid(job: &Path, procfs: &Path) -> Option<u32> {
-    let owner = |pid: u32| fs::metadata(procfs.join(pid.to_string())).ok().map(|found| found.uid());
-    processes(job).take(PROCESSES_ASKED).filter_map(owner).find(|uid| *uid != 0)
+    let owner = |pid: u32| owner(&procfs.join(pid.to_string()));
+    processes(job).take(PROCESSES_ASKED).filter_map(owner).find(|uid| !matches!(*uid, 0 | UNMAPPED))
 }
 
-/// The number of a Slurm job, from the title of a step's daemon: `slurmstepd: [3385.extern]`.
+fn owner(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|found| found.uid())
+}
+
+/// The number of a Slurm job, from the title of a step's daemon: `slurmstepd: [3385.extern]`. Only
+/// daemons are asked, which live in a group of their own and run as the kernel's files do.
 pub fn slurm_id(job: &Path, procfs: &Path) -> Option<String> {
-    processes(job).take(PROCESSES_ASKED).find_map(|pid| {
-        let title = fs::read(procfs.join(pid.to_string()).join("cmdline")).ok()?;
+    let steps = fs::read_dir(job).ok()?.flatten().filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with("step_")
+    });
+    let root = owner(procfs);
+    steps.flat_map(|step| processes(&step.path().join("slurm"))).find_map(|pid| {
+        let process = procfs.join(pid.to_string());
+        if owner(&process) != root {
+            return None;
+        }
+        let title = fs::read(process.join("cmdline")).ok()?;
         slurm_id_in(&String::from_utf8_lossy(&title))
     })
 }
@@ -58,8 +79,26 @@ pub fn slurm_id_in(title: &str) -> Option<String> {
 pub fn condor_id(slot: &Path, procfs: &Path) -> Option<String> {
     processes(slot).take(PROCESSES_ASKED).find_map(|pid| {
         let folder = procfs.join(pid.to_string()).join("cwd");
-        condor_id_in(&fs::read_to_string(folder.join(".job.ad")).ok()?)
+        condor_id_in(&read_users_file(&folder.join(".job.ad"))?)
     })
+}
+
+/// A file that a user may have put there: only a plain one, only its beginning, and without waiting.
+fn read_users_file(path: &Path) -> Option<String> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = fs::File::from(openat(CWD, path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_OF_AN_AD).read_to_end(&mut bytes).ok()?;
+    String::from_utf8(bytes).ok()
+}
+
+/// The CPUs that the first process of a group may run on.
+pub fn affinity(group: &Path, procfs: &Path) -> Option<CpuSet> {
+    let status = fs::read_to_string(procfs.join(processes(group).next()?.to_string()).join("status")).ok()?;
+    lines(&status).find_map(|line| CpuSet::parse(line.strip_prefix("Cpus_allowed_list:")?))
 }
 
 /// Cluster and process in the text of a job's ad.

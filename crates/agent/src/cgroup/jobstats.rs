@@ -43,9 +43,8 @@ const FAMILIES: [(&str, &str, Value); 10] = [
 pub fn expose(jobs: &[Arc<Job>], sink: &mut impl Sink) {
     let jobs: Vec<&Job> = jobs.iter().map(|job| &**job).filter(|job| job.manager == Manager::Slurm).collect();
     sink.family(Family { name: "cgroup_cpus", kind: Kind::Gauge, help: "Hardware threads of the job." });
-    for job in &jobs {
-        let n_cpus = job.cpus.as_ref().map_or(0, crate::cpuset::CpuSet::len);
-        sink.sample(&whole(job), n_cpus as f64, None);
+    for (job, cpus) in jobs.iter().filter_map(|job| Some((job, job.cpus.as_ref()?))) {
+        sink.sample(&whole(job), cpus.len() as f64, None);
     }
     sink.family(Family { name: "cgroup_uid", kind: Kind::Gauge, help: "The user of the job." });
     for (job, uid) in jobs.iter().filter_map(|job| Some((job, job.uid?))) {

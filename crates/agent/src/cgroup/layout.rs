@@ -57,9 +57,17 @@ pub fn recognise(parts: &[&str]) -> Option<Named> {
 
 /// Whether a batch system keeps its jobs below a folder of this name, which outlives them.
 pub fn is_nest(name: &str) -> bool {
-    let is_slurm = name.ends_with("slurmstepd.scope") || name == "slurm" || name.starts_with("slurm_");
+    let is_slurm = is_stepd_scope(name) || is_slurm_base(name);
     let is_kubernetes = matches!(name, "kubepods" | "kubepods.slice");
     is_slurm || is_kubernetes || is_condor_base(name) || is_pbs_base(name)
+}
+
+fn is_stepd_scope(name: &str) -> bool {
+    name == "slurmstepd.scope" || name.ends_with("_slurmstepd.scope")
+}
+
+fn is_slurm_base(name: &str) -> bool {
+    name == "slurm" || name.starts_with("slurm_")
 }
 
 fn is_condor_base(name: &str) -> bool {
@@ -81,8 +89,8 @@ fn is_number(text: &str) -> bool {
 fn slurm(last: &str, above: &[&str]) -> Option<Named> {
     let parent = *above.last()?;
     let uid = parent.strip_prefix("uid_").and_then(|uid| uid.parse().ok());
-    let is_v1 = uid.is_some() && above.len() >= 2 && above[above.len() - 2].starts_with("slurm");
-    let is_v2 = parent == "slurmstepd.scope" || parent.ends_with("_slurmstepd.scope");
+    let is_v1 = uid.is_some() && above.len() >= 2 && is_slurm_base(above[above.len() - 2]);
+    let is_v2 = is_stepd_scope(parent);
     if !is_v1 && !is_v2 {
         return None;
     }

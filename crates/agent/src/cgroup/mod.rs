@@ -24,7 +24,7 @@ use workload::{JobId, Millis, Timestamp};
 use crate::cpuset::CpuSet;
 use crate::kernel::Buffer;
 use layout::{JobName, Manager, Named, is_nest, recognise};
-use tree::Trees;
+use tree::{Hierarchy, Trees};
 use usage::Usage;
 
 /// Deeper than any batch system puts its jobs.
@@ -102,12 +102,13 @@ impl SkipReason {
     }
 }
 
-/// A folder of control groups that could not be listed.
+/// Why jobs may have been missed.
 #[derive(Debug, thiserror::Error)]
-#[error("{path}: {source}")]
-pub struct Unreadable {
-    pub path: PathBuf,
-    pub source: io::Error,
+pub enum LookError {
+    #[error("{path}: {source}")]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("no control groups below {root}")]
+    Absent { root: PathBuf },
 }
 
 /// Looks for jobs below a cgroup root; `procfs` is asked who processes are.
@@ -204,8 +205,8 @@ impl CgroupCollector {
         })
     }
 
-    /// Finds out which jobs are there now. What could not be listed is an error, and the rest holds.
-    pub fn look(&mut self, now: Timestamp) -> Result<(), Unreadable> {
+    /// Finds out which jobs are there now. After an error some may have been missed, and none is forgotten.
+    pub fn look(&mut self, now: Timestamp) -> Result<(), LookError> {
         if self.walked.is_some_and(|walked| now < walked) {
             self.begin_anew(now);
         }
@@ -213,16 +214,26 @@ impl CgroupCollector {
         let is_due = self.walked.is_none_or(|walked| (now - walked).0 >= WALK_EVERY.0);
         if is_due {
             self.trees = Trees::find(&self.root);
+            if self.trees.hierarchy == Hierarchy::Absent {
+                return Err(LookError::Absent { root: self.root.clone() });
+            }
             self.trees.searched().into_iter().for_each(|tree| search.look_into(tree, ""));
-            search.drop_units_around_jobs();
             self.nests = std::mem::take(&mut search.nests);
             self.walked = Some(now);
         } else {
             self.nests.iter().for_each(|(tree, nest)| search.look_into(tree, nest));
         }
-        self.forget_those_not_in(&search.found, is_due);
+        search.drop_units_around_jobs();
+        if search.unreadable.is_none() {
+            self.forget_those_not_in(&search.found, is_due);
+        }
         self.judge(search.found, now);
         search.unreadable.map_or(Ok(()), Err)
+    }
+
+    /// The folders in which batch systems keep their jobs, whether there are any now or not.
+    pub fn nests(&self) -> impl Iterator<Item = PathBuf> {
+        self.nests.iter().map(|(tree, nest)| tree.join(nest))
     }
 
     /// The clock was set back: nobody has to wait until it has caught up.
@@ -265,8 +276,9 @@ impl CgroupCollector {
             self.known.insert(path, known);
         }
         let mut known = std::mem::take(&mut self.known);
-        let due = known.iter_mut().filter(|(_, known)| known.judged_next <= now);
-        for (path, known) in due.take(JUDGED_AGAIN) {
+        let mut due: Vec<_> = known.iter_mut().filter(|(_, known)| known.judged_next <= now).collect();
+        due.sort_by_key(|(_, known)| known.judged_next);
+        for (path, known) in due.into_iter().take(JUDGED_AGAIN) {
             self.judge_one(path, known, everything.as_ref(), now);
         }
         self.known = known;
@@ -290,8 +302,8 @@ impl CgroupCollector {
         if known.named.manager == Manager::Systemd && !self.is_confined_unit(path) {
             return Verdict::NoJob;
         }
-        let cpus = confined_to(&self.trees.cpuset, path, everything, &mut self.buffer);
         let places: Vec<PathBuf> = self.trees.searched().into_iter().map(|tree| tree.join(path)).collect();
+        let cpus = self.cpus(path, known.named.manager, everything, &places);
         if !places.iter().any(|place| identity::is_populated(place)) {
             return Verdict::Skipped(SkipReason::Ended);
         }
@@ -327,6 +339,26 @@ impl CgroupCollector {
             cpus,
             used: before.and_then(|job| job.used.clone()),
         }))
+    }
+
+    /// The threads a job is confined to, in the way of whoever put it there.
+    fn cpus(
+        &mut self,
+        path: &str,
+        manager: Manager,
+        everything: Option<&CpuSet>,
+        places: &[PathBuf],
+    ) -> Option<CpuSet> {
+        let (tree, buffer) = (&self.trees.cpuset, &mut self.buffer);
+        let own = confined_to(tree, path, everything, buffer);
+        match manager {
+            Manager::Kubernetes => own.or_else(|| cpus_of_containers(&tree.join(path), buffer)),
+            Manager::HtCondor => own.or_else(|| {
+                let cpus = places.iter().find_map(|place| identity::affinity(place, &self.procfs));
+                cpus.filter(|cpus| everything.is_some_and(|everything| cpus != everything))
+            }),
+            Manager::Slurm | Manager::Pbs | Manager::Systemd => own,
+        }
     }
 
     /// Whether a unit of systemd's asks for CPUs of its own, and none above it does.
@@ -398,7 +430,7 @@ struct Found {
 struct Search {
     found: BTreeMap<String, Found>,
     nests: Vec<(PathBuf, String)>,
-    unreadable: Option<Unreadable>,
+    unreadable: Option<LookError>,
     n_seen: usize,
 }
 
@@ -425,7 +457,7 @@ impl Search {
             // A group may vanish between the moment it is listed and now; that is no error.
             Err(error) if has_vanished(&error) => return,
             Err(source) => {
-                self.unreadable = Some(Unreadable { path: folder.to_owned(), source });
+                self.unreadable = Some(LookError::Unreadable { path: folder.to_owned(), source });
                 return;
             }
         };
@@ -492,6 +524,18 @@ fn confined_to(tree: &Path, path: &str, everything: Option<&CpuSet>, buffer: &mu
         group.pop();
     }
     None
+}
+
+/// The CPUs that the containers of a pod ask for, all together. The one that holds the pod open asks
+/// for none.
+fn cpus_of_containers(pod: &Path, buffer: &mut Buffer) -> Option<CpuSet> {
+    let folders =
+        fs::read_dir(pod).ok()?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
+    let asked = folders.filter_map(|container| {
+        let cpus = CpuSet::parse(buffer.read(&container.path().join("cpuset.cpus")).ok()?)?;
+        (!cpus.is_empty()).then_some(cpus)
+    });
+    asked.reduce(CpuSet::union)
 }
 
 /// Steps and tasks below a Slurm job: `step_0/user/task_1`, or `step_0/task_1` in version 1.

@@ -30,6 +30,7 @@ pub struct Usage {
     /// The page cache of its files.
     pub file_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
+    /// Version 2 only: version 1 does not count those of groups below.
     pub oom_kills: Option<u64>,
     pub io: Option<Io>,
     /// Processes and their threads.
@@ -114,8 +115,6 @@ impl Usage {
                 self.file_bytes = value_of(text, "total_cache");
                 self.swap_bytes = value_of(text, "total_swap");
             }
-            self.oom_kills =
-                group.read("memory.oom_control", buffer).and_then(|text| value_of(text, "oom_kill"));
         }
         if let Some(group) = open(&trees.blkio) {
             let mut count = |name| group.read(name, buffer).map(blkio);

@@ -15,6 +15,13 @@ const STALE: f64 = f64::from_bits(0x7ff0_0000_0000_0002);
 /// The labels of a series, as numbers of symbols in turn: name, value, name, value.
 type Labels = Vec<u32>;
 
+/// The series of a batch, without their samples.
+#[derive(Debug)]
+pub struct Outline {
+    symbols: Vec<String>,
+    series: Vec<Labels>,
+}
+
 /// Samples of many series: the content of one request.
 #[derive(Debug)]
 pub struct Batch {
@@ -78,6 +85,23 @@ impl Batch {
         self.n_samples += 1;
     }
 
+    /// Which series there are.
+    pub fn outline(&self) -> Outline {
+        Outline { symbols: self.symbols.clone(), series: self.series.keys().cloned().collect() }
+    }
+
+    /// Marks the end of series that were there before and are not now.
+    pub fn end_those_not_there(&mut self, before: &Outline) {
+        for labels in &before.series {
+            let labels: Labels =
+                labels.iter().map(|number| self.symbol(&before.symbols[*number as usize])).collect();
+            if !self.series.contains_key(&labels) {
+                self.family = (String::new(), Kind::Gauge, 0);
+                self.push(labels, STALE, self.time);
+            }
+        }
+    }
+
     pub fn encode(&self, version: Version) -> Vec<u8> {
         match version {
             Version::One => self.version_1().encode_to_vec(),
@@ -135,7 +159,10 @@ impl Sink for Batch {
         let mut all: Vec<(&str, &str)> = vec![("__name__", &name)];
         // A label without a value is the same as none.
         all.extend(labels.iter().filter(|(_, value)| !value.is_empty()));
-        all.extend(shared.iter().map(|(name, value)| (name.as_str(), value.as_str())));
+        // A label of the series' own counts more than one that all have.
+        let is_free = |name: &str| labels.iter().all(|(own, _)| *own != name);
+        let shared_labels = shared.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        all.extend(shared_labels.filter(|(name, _)| is_free(name)));
         all.sort_unstable();
         let mut numbers = Labels::with_capacity(all.len() * 2);
         for (name, value) in all {

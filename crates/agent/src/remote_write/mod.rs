@@ -9,20 +9,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
+use reqwest::redirect::Policy;
 use reqwest::{Client, StatusCode, Url};
 use tokio::sync::watch;
 use workload::{NodeReading, ThreadReading, Timestamp, samples};
 
-use crate::cgroup::expose::expose_jobs;
-use crate::cpu::{expose_owners, expose_seconds};
+use crate::cpu::{Monotone, expose_owners, expose_seconds};
 use crate::node::Sample;
-use crate::ring::Kept;
 use crate::service::Shared;
-use batch::{Batch, Ending, Version};
+use batch::{Batch, Ending, Outline, Version};
 
 /// What one request holds at most; a reading is not divided.
 const SAMPLES_PER_REQUEST: usize = 10_000;
+/// A counter for each mode, and an owner.
+const SAMPLES_PER_THREAD: usize = 9;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last push may take when the agent ends.
 const LAST_PUSH: Duration = Duration::from_secs(5);
@@ -66,11 +67,13 @@ pub struct Pusher {
     version: Version,
     /// The server has shown that it speaks the version.
     is_agreed: bool,
-    /// The time of the last reading that the server has taken or refused.
-    done: Timestamp,
+    /// The number of the first reading that the server has neither taken nor refused.
+    next: u64,
     /// As they were in the last reading sent.
     threads: Vec<ThreadReading>,
-    last: Option<Arc<Sample>>,
+    monotone: Monotone,
+    /// The series of jobs and the node that were sent last, and when they were read.
+    last: Option<(Timestamp, Outline)>,
     is_failing: bool,
 }
 
@@ -80,6 +83,8 @@ impl Pusher {
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = Client::builder()
             .timeout(TIMEOUT)
+            // A push that is sent elsewhere would arrive as a question, without its content.
+            .redirect(Policy::none())
             .user_agent(concat!("tracewise-agent/", env!("CARGO_PKG_VERSION")))
             .build()?;
         shared.pushed.is_on.store(true, Ordering::Relaxed);
@@ -89,8 +94,9 @@ impl Pusher {
             settings,
             shared,
             client,
-            done: Timestamp::MIN,
+            next: 0,
             threads: Vec::new(),
+            monotone: Monotone::default(),
             last: None,
             is_failing: false,
         })
@@ -115,12 +121,14 @@ impl Pusher {
     async fn push(&mut self) {
         let mut outcome = Ok(());
         while outcome.is_ok() {
-            let readings = self.next_readings();
-            let Some(last) = readings.last().map(|reading| reading.time) else { break };
+            let (next, readings) = self.next_readings();
+            if readings.is_empty() {
+                break;
+            }
             let batch = self.batch(&readings);
             outcome = self.deliver(&batch).await;
             if outcome.is_ok() {
-                self.done = last;
+                self.next = next;
                 self.threads =
                     readings.into_iter().next_back().map(|reading| reading.threads).unwrap_or_default();
             }
@@ -128,9 +136,14 @@ impl Pusher {
         if outcome.is_ok()
             && let Some(latest) = self.shared.latest()
         {
-            let batch = self.batch_of_the_rest(&latest);
-            outcome = self.deliver(&batch).await;
-            self.last = Some(latest);
+            let is_new = self.last.as_ref().is_none_or(|(time, _)| *time != latest.time);
+            if is_new {
+                let (batch, outline) = self.batch_of_the_rest(&latest);
+                outcome = self.deliver(&batch).await;
+                if outcome.is_ok() {
+                    self.last = Some((latest.time, outline));
+                }
+            }
         }
         match (&outcome, self.is_failing) {
             (Err(reason), false) => {
@@ -150,18 +163,28 @@ impl Pusher {
         url.to_string()
     }
 
-    /// The oldest readings that have not been sent, as many as fit into a request.
-    fn next_readings(&self) -> Vec<NodeReading> {
-        let from = Timestamp(self.done.0.saturating_add(1));
+    /// The oldest readings that have not been sent, as many as fit into a request, and the number of the
+    /// one after them.
+    fn next_readings(&mut self) -> (u64, Vec<NodeReading>) {
         let mut readings: Vec<NodeReading> = Vec::new();
-        let segment = self.shared.ring().since(from).next();
-        samples::for_each_in(&segment.map(Kept::bytes).unwrap_or_default(), |_, reading| {
-            let n_samples = (readings.len() + 1) * reading.threads.len() * 9;
-            if reading.time >= from && (readings.is_empty() || n_samples <= SAMPLES_PER_REQUEST) {
+        let Some((first, segment)) = self.shared.ring().segment_from(self.next) else {
+            return (self.next, readings);
+        };
+        let (mut number, mut is_full, mut n_samples) = (first, false, 0);
+        samples::for_each_in(&segment.bytes(), |_, reading| {
+            number += 1;
+            if number <= self.next || is_full {
+                return;
+            }
+            n_samples += reading.threads.len() * SAMPLES_PER_THREAD;
+            is_full = n_samples > SAMPLES_PER_REQUEST && !readings.is_empty();
+            if !is_full {
                 readings.push(reading);
             }
         });
-        readings
+        let next = first.max(self.next) + readings.len() as u64;
+        readings.iter_mut().for_each(|reading| self.monotone.hold(&mut reading.threads));
+        (next, readings)
     }
 
     fn labels(&self) -> Vec<(String, String)> {
@@ -185,22 +208,18 @@ impl Pusher {
         batch
     }
 
-    /// What is not in the ring: jobs, and the node as a whole, as they are now.
-    fn batch_of_the_rest(&self, latest: &Sample) -> Batch {
+    /// What is not in the ring: jobs, and the node as a whole, as they are now. Series that were there last
+    /// time and are not any more are ended.
+    fn batch_of_the_rest(&self, latest: &Sample) -> (Batch, Outline) {
         let mut batch = Batch::new(self.labels());
         batch.set_time(latest.time);
-        let is_there = |path: &str| latest.jobs.iter().any(|job| job.path == path);
-        let ended: Vec<_> = self
-            .last
-            .iter()
-            .flat_map(|last| &last.jobs)
-            .filter(|job| !is_there(&job.path))
-            .cloned()
-            .collect();
-        expose_jobs(&ended, &mut Ending(&mut batch));
         self.shared.expose_own(&mut batch);
         latest.expose_rest(&mut batch);
-        batch
+        let outline = batch.outline();
+        if let Some((_, last)) = &self.last {
+            batch.end_those_not_there(last);
+        }
+        (batch, outline)
     }
 
     /// Sends a batch. One that the server refuses for good is counted, and done with.
@@ -268,6 +287,10 @@ impl Pusher {
         let (status, headers) = (response.status(), response.headers().clone());
         if status.is_success() {
             return self.check(&headers);
+        }
+        if status.is_redirection() {
+            let target = headers.get(LOCATION).and_then(|target| target.to_str().ok()).unwrap_or("nowhere");
+            return Err(Failure::Passing(format!("it answers {status} and points to {target}; push there")));
         }
         let body = response.text().await.unwrap_or_default();
         let reason = format!("it answers {status}: {}", body.trim().lines().next().unwrap_or_default());

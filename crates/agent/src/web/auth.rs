@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,6 +12,8 @@ use ring::digest::{SHA256, digest};
 
 /// A hash takes a tenth of a second on purpose, so those who were admitted are remembered.
 const MOST_REMEMBERED: usize = 100;
+/// How long to wait for one's turn.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Compared with when there is no such user, so that the answer takes as long.
 const NOBODYS_HASH: &str = "$2b$10$Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK5YdLxKcm";
 
@@ -18,13 +21,17 @@ const NOBODYS_HASH: &str = "$2b$10$Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK
 pub struct Users {
     hashes: BTreeMap<String, String>,
     admitted: Arc<Mutex<HashSet<Vec<u8>>>>,
-    /// One comparison at a time: strangers cannot take all CPUs.
-    turn: tokio::sync::Mutex<()>,
+    /// One comparison at a time, whoever has left meanwhile: strangers cannot take all CPUs.
+    turn: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Users {
     pub fn new(hashes: BTreeMap<String, String>) -> Self {
-        Self { hashes, admitted: Arc::default(), turn: tokio::sync::Mutex::new(()) }
+        Self { hashes, admitted: Arc::default(), turn: Arc::default() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty()
     }
 
     /// Whether a request names a user and the user's password. Without users, everyone is welcome.
@@ -41,8 +48,14 @@ impl Users {
         let known = self.hashes.get(&user).cloned();
         let is_known = known.is_some();
         let hash = known.unwrap_or_else(|| NOBODYS_HASH.to_owned());
-        let _turn = self.turn.lock().await;
-        let compared = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash)).await;
+        let Ok(turn) = tokio::time::timeout(PATIENCE, self.turn.clone().lock_owned()).await else {
+            return false;
+        };
+        let compare = move || {
+            let _turn = turn;
+            bcrypt::verify(password, &hash)
+        };
+        let compared = tokio::task::spawn_blocking(compare).await;
         let is_right = matches!(compared, Ok(Ok(true))) && is_known;
         if is_right {
             let mut admitted = admitted();

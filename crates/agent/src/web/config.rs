@@ -73,6 +73,7 @@ struct HttpFile {
 }
 
 /// The settings in force.
+#[derive(Clone)]
 struct InForce {
     tls: Option<TlsAcceptor>,
     users: Arc<Users>,
@@ -108,16 +109,26 @@ impl WebConfig {
         Ok(Self { path: path.map(Path::to_owned), in_force: Mutex::new(Arc::new(in_force)) })
     }
 
-    /// The settings, read again if a file has changed. Settings that cannot be read do not replace
-    /// those that could.
+    /// The settings, read again if a file has changed. Settings that cannot be read, or would let in those
+    /// whom the old ones keep out, do not replace them; they are looked at again when they change again.
     fn in_force(&self) -> Arc<InForce> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_changed = in_force.files.iter().any(|(path, changed)| modified(path) != *changed);
-        if let (Some(path), true) = (&self.path, has_changed) {
-            match InForce::read(path) {
-                Ok(new) => *in_force = Arc::new(new),
-                Err(error) => tracing::warn!("{error}; what was read before stays in force"),
-            }
+        let now: Vec<_> = in_force.files.iter().map(|(path, _)| (path.clone(), modified(path))).collect();
+        if let Some(path) = self.path.as_ref().filter(|_| now != in_force.files) {
+            let new = InForce::read(path).and_then(|new| match in_force.is_stricter_than(&new) {
+                true => Err(WebConfigError {
+                    path: path.clone(),
+                    reason: "it has no TLS or no users any more; restart the agent if that is meant".into(),
+                }),
+                false => Ok(new),
+            });
+            *in_force = match new {
+                Ok(new) => Arc::new(new),
+                Err(error) => {
+                    tracing::warn!("{error}; what was read before stays in force");
+                    Arc::new(InForce { files: now, ..in_force.as_ref().clone() })
+                }
+            };
         }
         in_force.clone()
     }
@@ -141,7 +152,13 @@ fn modified(path: &Path) -> Option<SystemTime> {
 }
 
 impl InForce {
+    fn is_stricter_than(&self, other: &Self) -> bool {
+        (self.tls.is_some() && other.tls.is_none()) || (!self.users.is_empty() && other.users.is_empty())
+    }
+
     fn read(path: &Path) -> Result<Self, WebConfigError> {
+        // Before the content, so that a change in between is seen as one.
+        let mut files = vec![(path.to_owned(), modified(path))];
         let refused = |reason: String| WebConfigError { path: path.to_owned(), reason };
         let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
         let file: File = match text.trim().is_empty() {
@@ -166,18 +183,17 @@ impl InForce {
             };
             headers.insert(name, value);
         }
-        let mut files = vec![path.to_owned()];
         let folder = path.parent().unwrap_or(Path::new("."));
         let tls = match &file.tls_server_config {
             Some(tls) => {
-                files.extend([&tls.cert_file, &tls.key_file].map(|file| folder.join(file)));
-                files.extend(tls.client_ca_file.iter().map(|file| folder.join(file)));
+                let named = [&tls.cert_file, &tls.key_file].into_iter().chain(&tls.client_ca_file);
+                let named = named.map(|file| folder.join(file));
+                files.extend(named.map(|file| (file.clone(), modified(&file))));
                 Some(TlsAcceptor::from(Arc::new(tls.server(folder).map_err(refused)?)))
             }
             None => None,
         };
-        let files = files.into_iter().map(|file| (modified(&file), file)).map(|(at, file)| (file, at));
-        Ok(Self { tls, users: Arc::new(Users::new(file.basic_auth_users)), headers, files: files.collect() })
+        Ok(Self { tls, users: Arc::new(Users::new(file.basic_auth_users)), headers, files })
     }
 }
 

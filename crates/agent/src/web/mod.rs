@@ -16,6 +16,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio_io_timeout::TimeoutStream;
 
 use crate::service::Shared;
 use config::WebConfig;
@@ -42,6 +43,9 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, web: Arc<WebConfi
         tokio::spawn(async move {
             let _place = place;
             let _ = stream.set_nodelay(true);
+            // Whoever does not read what he has asked for gives up his place.
+            let mut stream = Box::pin(TimeoutStream::new(stream));
+            stream.as_mut().set_write_timeout_pinned(Some(PATIENCE));
             match web.tls() {
                 None => answer(stream, peer, shared, web).await,
                 Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {

@@ -15,11 +15,15 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use serde_json::json;
+use tokio::sync::Semaphore;
 use workload::{NodeReading, Timestamp, samples};
 
 use crate::exposition::Format;
 use crate::ring::Kept;
 use crate::service::Shared;
+
+/// Places for those who read all samples.
+static READERS: Semaphore = Semaphore::const_new(4);
 
 pub type Answer = Response<BoxBody<Bytes, Infallible>>;
 
@@ -109,9 +113,14 @@ fn samples(query: &str, shared: &Shared) -> Answer {
             }
         }
     }
-    // An hour of a large node is much; it is made a segment at a time, while it is sent.
+    // An hour of a large node is much; it is made a segment at a time, while it is sent, and for a few
+    // clients at once.
+    let Ok(place) = READERS.try_acquire() else {
+        return text(StatusCode::TOO_MANY_REQUESTS, "others are reading; try again\n");
+    };
     let segments: Vec<Kept> = shared.ring().since(since).collect();
     let parts = segments.into_iter().enumerate().map(move |(at, segment)| {
+        let _place = &place;
         let bytes = segment.bytes();
         let part = match as_lines {
             true => lines(&bytes, since),

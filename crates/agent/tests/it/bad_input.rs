@@ -103,6 +103,51 @@ fn names_cannot_break_out_of_a_label() {
 }
 
 #[test]
+fn without_control_groups_owners_are_unknown_and_that_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fake = FakeNode::create(folder.path(), 2);
+    fake.start_job(7, "0");
+    let mut node = node(&fake);
+    let away = folder.path().join("away");
+    node.sample(Timestamp::from_seconds(0));
+    fs::rename(fake.cgroup(), &away).unwrap();
+    let sample = node.sample(Timestamp::from_seconds(20));
+    let outcome = sample.outcomes.iter().find(|outcome| outcome.collector == Collector::Cgroup).unwrap();
+    assert!(outcome.error.as_ref().unwrap().contains("no control groups"));
+    assert_eq!(sample.threads[1].owner, Owner::Unknown);
+    fs::rename(&away, fake.cgroup()).unwrap();
+    assert_eq!(node.sample(Timestamp::from_seconds(21)).threads[1].owner, Owner::Nobody);
+}
+
+#[test]
+fn a_user_cannot_stop_the_clock_or_take_another_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let fake = FakeNode::create(folder.path(), 2);
+    let slot = "condor_execute_slot1@n1";
+    let group = fake.cgroup().join(format!("htcondor/{slot}.slice/{slot}.scope"));
+    fs::create_dir_all(&group).unwrap();
+    fs::write(group.join("cgroup.procs"), "77\n").unwrap();
+    let cwd = fake.proc().join("77/cwd");
+    fs::create_dir_all(&cwd).unwrap();
+    let status = std::process::Command::new("mkfifo").arg(cwd.join(".job.ad")).status().unwrap();
+    assert!(status.success());
+    let sample = node(&fake).sample(Timestamp::from_seconds(0));
+    assert_eq!(sample.jobs[0].id.as_str(), "slot1");
+    fs::remove_file(cwd.join(".job.ad")).unwrap();
+    fs::write(folder.path().join("ad"), "ClusterId = 1\nProcId = 0\n").unwrap();
+    std::os::unix::fs::symlink(folder.path().join("ad"), cwd.join(".job.ad")).unwrap();
+    assert_eq!(node(&fake).sample(Timestamp::from_seconds(0)).jobs[0].id.as_str(), "slot1");
+    // A title counts only in the group of the step's daemon.
+    let job = fake.cgroup().join("system.slice/slurmstepd.scope/s5K1KKYAYG5D00/step_0/user/task_0");
+    fs::create_dir_all(&job).unwrap();
+    fs::write(job.join("cgroup.procs"), "78\n").unwrap();
+    fs::create_dir_all(fake.proc().join("78")).unwrap();
+    fs::write(fake.proc().join("78/cmdline"), "slurmstepd: [1.batch]\0").unwrap();
+    let sample = node(&fake).sample(Timestamp::from_seconds(0));
+    assert!(sample.jobs.iter().any(|job| job.id.as_str() == "s5K1KKYAYG5D00"));
+}
+
+#[test]
 fn a_job_with_two_groups_is_shown_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut fake = FakeNode::create(folder.path(), 4);

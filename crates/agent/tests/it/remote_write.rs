@@ -236,6 +236,40 @@ fn version_1_is_spoken_with_those_who_do_not() {
 }
 
 #[test]
+fn a_job_that_ends_ends_its_series_and_a_redirect_loses_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut fake = FakeNode::create(folder.path(), 1);
+    fake.start_job(42, "0");
+    let answer = |_: &str, before: usize| match before {
+        0..2 => "302 Found\r\nLocation: http://127.0.0.1:1/login",
+        _ => TAKEN,
+    };
+    let receiver = Receiver::start(answer);
+    let agent = push_to(folder.path(), &receiver.url(), &["--remote-write.label=node=other"]);
+    let memory = |receiver: &Receiver| {
+        let requests = receiver.requests.lock().unwrap();
+        let mut samples = Vec::new();
+        for (_, body) in requests.iter() {
+            let request = v2::Request::decode(&body[..]).unwrap();
+            for series in request.timeseries {
+                let labels: Vec<&str> =
+                    series.labels_refs.iter().map(|at| request.symbols[*at as usize].as_str()).collect();
+                let names: BTreeSet<&str> = labels.iter().step_by(2).copied().collect();
+                assert_eq!(names.len(), labels.len() / 2, "a label twice: {labels:?}");
+                if labels.contains(&"tracewise_job_memory_bytes") {
+                    samples.extend(series.samples);
+                }
+            }
+        }
+        samples
+    };
+    testbed::eventually("the memory of a job", || (!memory(&receiver).is_empty()).then_some(()));
+    assert!(agent.log().contains("points to http://127.0.0.1:1/login"), "{}", agent.log());
+    fake.end_job(42);
+    testbed::eventually("the end of its series", || memory(&receiver).last()?.value.is_nan().then_some(()));
+}
+
+#[test]
 fn a_thread_that_changes_hands_ends_one_series_and_begins_another() {
     let folder = tempfile::tempdir().unwrap();
     let mut fake = FakeNode::create(folder.path(), 1);

@@ -83,9 +83,11 @@ fn passwords_are_asked_for_and_can_be_changed_while_it_runs() {
         .unwrap();
     assert_eq!((status("prometheus", "secret"), status("other", "secret")), (401, 200));
     assert!(http::get(agent.port, "/", &[]).headers.contains("x-frame-options: deny"));
-    // What cannot be understood changes nothing.
-    fs::write(&file, "basic_auth_users: [").unwrap();
-    assert_eq!((status("other", "secret"), status("other", "wrong")), (200, 401));
+    // What cannot be understood changes nothing, and neither does a file that lets everyone in.
+    for text in ["basic_auth_users: [", "", "http_server_config: {}\n"] {
+        fs::write(&file, text).unwrap();
+        assert_eq!((status("other", "secret"), status("other", "wrong")), (200, 401), "{text:?}");
+    }
 }
 
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -179,6 +181,10 @@ fn a_mistake_in_the_configuration_gets_one_line_that_says_what_to_do() {
         (vec!["--web.listen-address=9742"], "write it like :9742"),
         (vec!["--sample.interval=1ms"], "at least 10ms"),
         (vec!["--remote-write.url=ftp://x"], "http"),
+        (
+            vec!["--remote-write.url=http://x", "--remote-write.label=a=b", "--remote-write.label=a=c"],
+            "twice",
+        ),
         (vec!["--remote-write.label=a-b=c", "--remote-write.url=http://x"], "write it like cluster=a"),
     ] {
         let output = Command::new(program()).args(arguments).output().unwrap();

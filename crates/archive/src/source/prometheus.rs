@@ -494,7 +494,8 @@ impl Server {
         for one in self.samples(&selector, from, to + period)? {
             let Ok(cpu) = one.metric.cpu.parse() else { continue };
             let of_cpu = owners.of.entry(Cpu(cpu)).or_default();
-            for (seconds, _) in &one.values {
+            // Some servers show the mark that ends a series, which is not a one.
+            for (seconds, _) in one.values.iter().filter(|(_, value)| value == "1") {
                 of_cpu.insert(Timestamp((seconds * 1e3).round() as i64), one.metric.owner());
             }
         }

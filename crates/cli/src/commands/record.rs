@@ -51,11 +51,17 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
 
     let mut sampler = Sampler::new(interval);
     let mut view = View::new(name.clone(), period, Scale::from(&source), args.json);
-    let mut refused = 0u64;
+    let (mut refused, mut complained) = (0u64, false);
     while let Some(time) = sampler.wait(&stop) {
         let sample = node.sample(time);
-        if let Some(error) = sample.outcomes.iter().find_map(|outcome| outcome.error.as_ref()) {
-            bail!("{error}");
+        for outcome in &sample.outcomes {
+            match (&outcome.error, outcome.collector) {
+                (Some(error), Collector::Cpu) => bail!("{error}"),
+                // Owners are unknown then, and say so.
+                (Some(error), _) if !complained => complain(&format!("warning: {error}")),
+                _ => continue,
+            }
+            complained = true;
         }
         let reading = sample.reading(&name);
         match writer.append(std::slice::from_ref(&reading)) {
