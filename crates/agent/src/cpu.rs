@@ -83,7 +83,7 @@ fn parse_line(line: &str) -> Option<ThreadReading> {
 
 /// Counters as others want them: the kernel takes back a little of its idle and iowait time now and then,
 /// and a counter that shrinks is taken for one that began anew.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Monotone {
     last: BTreeMap<Cpu, Ticks>,
 }

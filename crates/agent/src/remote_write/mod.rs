@@ -121,14 +121,18 @@ impl Pusher {
     async fn push(&mut self) {
         let mut outcome = Ok(());
         while outcome.is_ok() {
-            let (next, readings) = self.next_readings();
+            let (next, mut readings) = self.next_readings();
             if readings.is_empty() {
                 break;
             }
+            // Only what was delivered is what the next counters are compared with.
+            let mut monotone = self.monotone.clone();
+            readings.iter_mut().for_each(|reading| monotone.hold(&mut reading.threads));
             let batch = self.batch(&readings);
             outcome = self.deliver(&batch).await;
             if outcome.is_ok() {
                 self.next = next;
+                self.monotone = monotone;
                 self.threads =
                     readings.into_iter().next_back().map(|reading| reading.threads).unwrap_or_default();
             }
@@ -165,7 +169,7 @@ impl Pusher {
 
     /// The oldest readings that have not been sent, as many as fit into a request, and the number of the
     /// one after them.
-    fn next_readings(&mut self) -> (u64, Vec<NodeReading>) {
+    fn next_readings(&self) -> (u64, Vec<NodeReading>) {
         let mut readings: Vec<NodeReading> = Vec::new();
         let Some((first, segment)) = self.shared.ring().segment_from(self.next) else {
             return (self.next, readings);
@@ -183,7 +187,6 @@ impl Pusher {
             }
         });
         let next = first.max(self.next) + readings.len() as u64;
-        readings.iter_mut().for_each(|reading| self.monotone.hold(&mut reading.threads));
         (next, readings)
     }
 

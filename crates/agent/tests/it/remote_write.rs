@@ -139,11 +139,11 @@ impl Receiver {
         format!("http://127.0.0.1:{}/write", self.port)
     }
 
-    /// The times at which a thread was idle, of all requests so far, in version 2.
-    fn times(&self) -> Vec<i64> {
+    /// How long a thread had been idle at which time, of all requests so far, in version 2.
+    fn idle(&self) -> Vec<(i64, f64)> {
         let requests = self.requests.lock().unwrap();
         let requests = requests.iter().filter(|(kind, _)| kind.contains("write.v2"));
-        let mut times = Vec::new();
+        let mut idle = Vec::new();
         for (_, body) in requests {
             let request = v2::Request::decode(&body[..]).unwrap();
             assert_eq!(request.symbols[0], "");
@@ -157,11 +157,11 @@ impl Receiver {
                     && labels.contains(&"0")
                 {
                     assert_eq!(series.metadata.unwrap().kind, v2::COUNTER);
-                    times.extend(series.samples.iter().map(|sample| sample.timestamp));
+                    idle.extend(series.samples.iter().map(|sample| (sample.timestamp, sample.value)));
                 }
             }
         }
-        times
+        idle
     }
 }
 
@@ -173,17 +173,19 @@ fn small_node(folder: &std::path::Path) -> LiveNode {
 
 /// Each reading once, in order of time.
 fn nothing_is_lost(agent: &Server, receiver: &Receiver) {
-    let expected: BTreeSet<i64> = readings_of(agent)
+    let expected: Vec<(i64, f64)> = readings_of(agent)
         .iter()
-        .map(|reading| (reading["time"].as_f64().unwrap() * 1e3).round() as i64)
+        .map(|reading| {
+            let ticks = reading["threads"][0]["ticks"][3].as_f64().unwrap();
+            ((reading["time"].as_f64().unwrap() * 1e3).round() as i64, ticks / 100.0)
+        })
         .collect();
-    let last = *expected.last().unwrap();
-    let times = testbed::eventually("the last reading", || {
-        let times = receiver.times();
-        times.contains(&last).then_some(times)
+    let found = testbed::eventually("the last reading", || {
+        let found = receiver.idle();
+        found.contains(expected.last().unwrap()).then_some(found)
     });
-    assert!(times.is_sorted_by(|a, b| a < b), "{times:?}");
-    assert!(expected.iter().all(|time| times.contains(time)));
+    assert!(found.is_sorted_by(|a, b| a.0 < b.0), "{found:?}");
+    assert_eq!(found[..expected.len()], expected);
 }
 
 #[test]
