@@ -1,0 +1,115 @@
+//! Principal components: the directions in which points differ most.
+
+use nalgebra::{DMatrix, SymmetricEigen};
+
+use crate::Matrix;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum PcaError {
+    #[error("{n_points} points cannot be compared; at least two are needed")]
+    TooFew { n_points: usize },
+    #[error("there are {n_columns} columns, and so no {n_components} components")]
+    TooManyComponents { n_components: usize, n_columns: usize },
+}
+
+/// Directions fitted to points, the one in which they differ most first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pca {
+    mean: Vec<f64>,
+    /// A row a component.
+    components: Vec<Vec<f64>>,
+    /// Variance along each component.
+    pub explained_variance: Vec<f64>,
+    /// The same as a share of all variance; zero where points do not differ at all.
+    pub explained_share: Vec<f64>,
+}
+
+impl Pca {
+    pub fn fit(points: &Matrix, n_components: usize) -> Result<Self, PcaError> {
+        let (n_points, n_columns) = (points.n_rows(), points.n_columns());
+        if n_points < 2 {
+            return Err(PcaError::TooFew { n_points });
+        }
+        if n_components == 0 || n_components > n_columns {
+            return Err(PcaError::TooManyComponents { n_components, n_columns });
+        }
+        let mean = points.column_means();
+        let centred = DMatrix::from_fn(n_points, n_columns, |row, column| {
+            f64::from(points.row(row)[column]) - mean[column]
+        });
+        let covariance = centred.transpose() * &centred / (n_points - 1) as f64;
+        let all_variance = covariance.trace();
+        let eigen = SymmetricEigen::new(covariance);
+        let mut order: Vec<usize> = (0..n_columns).collect();
+        order.sort_by(|a, b| eigen.eigenvalues[*b].total_cmp(&eigen.eigenvalues[*a]));
+        order.truncate(n_components);
+        let component = |index: &usize| {
+            let mut component: Vec<f64> = eigen.eigenvectors.column(*index).iter().copied().collect();
+            fix_sign(&mut component);
+            component
+        };
+        let explained_variance: Vec<f64> =
+            order.iter().map(|index| eigen.eigenvalues[*index].max(0.0)).collect();
+        let share = |variance: &f64| if all_variance > 0.0 { variance / all_variance } else { 0.0 };
+        Ok(Self {
+            components: order.iter().map(component).collect(),
+            explained_share: explained_variance.iter().map(share).collect(),
+            explained_variance,
+            mean,
+        })
+    }
+
+    pub fn n_components(&self) -> usize {
+        self.components.len()
+    }
+
+    /// Where points lie along the components.
+    ///
+    /// # Panics
+    /// If the points have another number of columns than those that were fitted.
+    pub fn transform(&self, points: &Matrix) -> Matrix {
+        assert_eq!(points.n_columns(), self.mean.len(), "the points are of another space");
+        let along = |point: &[f32], component: &[f64]| -> f32 {
+            let terms = point.iter().zip(&self.mean).zip(component);
+            terms.map(|((value, mean), weight)| (f64::from(*value) - mean) * weight).sum::<f64>() as f32
+        };
+        let values = points
+            .rows()
+            .flat_map(|point| self.components.iter().map(move |component| along(point, component)));
+        Matrix::new(values.collect(), self.n_components())
+    }
+}
+
+/// A direction and its opposite are the same component; the largest entry is made positive.
+fn fix_sign(component: &mut [f64]) {
+    let largest = component
+        .iter()
+        .copied()
+        .fold(0.0, |most: f64, entry| if entry.abs() > most.abs() { entry } else { most });
+    if largest < 0.0 {
+        component.iter_mut().for_each(|entry| *entry = -*entry);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn points_on_a_line_differ_in_one_direction() {
+        let points = Matrix::new((0..20).flat_map(|at| [at as f32, 2.0 * at as f32, 1.0]).collect(), 3);
+        let pca = Pca::fit(&points, 2).unwrap();
+        assert!((pca.explained_share[0] - 1.0).abs() < 1e-9 && pca.explained_share[1].abs() < 1e-9);
+        let along = pca.transform(&points);
+        let step = along.row(1)[0] - along.row(0)[0];
+        assert!((step - 5.0f32.sqrt()).abs() < 1e-5, "{step}");
+    }
+
+    #[test]
+    fn points_that_do_not_differ_explain_nothing_and_too_few_are_refused() {
+        let same = Matrix::new(vec![0.5; 40], 4);
+        assert_eq!(Pca::fit(&same, 2).unwrap().explained_share, [0.0, 0.0]);
+        assert_eq!(Pca::fit(&Matrix::new(vec![1.0; 4], 4), 1), Err(PcaError::TooFew { n_points: 1 }));
+        assert!(Pca::fit(&same, 5).is_err());
+    }
+}
