@@ -11,7 +11,7 @@ pub mod layout;
 pub mod tree;
 pub mod usage;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::DirEntryExt;
@@ -445,10 +445,15 @@ impl Search {
 
     /// A unit of systemd's in which a batch system keeps its jobs is none itself.
     fn drop_units_around_jobs(&mut self) {
-        let jobs = self.found.iter().filter(|(_, found)| found.named.manager != Manager::Systemd);
-        let around: BTreeSet<String> =
-            jobs.flat_map(|(path, _)| path.match_indices('/').map(|(at, _)| path[..at].to_owned())).collect();
-        self.found.retain(|path, _| !around.contains(path));
+        let is_unit = |found: &Found| found.named.manager == Manager::Systemd;
+        let holds_jobs = |unit: &String| {
+            let inside = format!("{unit}/");
+            let below = self.found.range(inside.clone()..).take_while(|(path, _)| path.starts_with(&inside));
+            below.into_iter().any(|(_, found)| !is_unit(found))
+        };
+        let units = self.found.iter().filter(|(_, found)| is_unit(found)).map(|(path, _)| path);
+        let around: Vec<String> = units.filter(|unit| holds_jobs(unit)).cloned().collect();
+        around.iter().for_each(|unit| drop(self.found.remove(unit)));
     }
 
     fn descend(&mut self, tree: &Path, folder: &Path, parts: &mut Vec<String>) {
