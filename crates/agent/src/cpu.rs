@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use workload::derive::CORRECTION_SECONDS;
 use workload::{Cpu, Measure, Millis, Mode, ModeSet, Owner, Source, ThreadReading, Ticks, Timestamp};
 
 use crate::exposition::{Family, Kind, Sink};
@@ -89,9 +90,9 @@ pub struct Monotone {
 }
 
 impl Monotone {
-    /// Keeps counters from shrinking by less than three seconds; more is a counter that did begin anew.
+    /// Keeps counters from shrinking by a correction; more than that is a counter that did begin anew.
     pub fn hold(&mut self, threads: &mut [ThreadReading]) {
-        let small = 3 * u64::from(ticks_per_second());
+        let small = CORRECTION_SECONDS * u64::from(ticks_per_second());
         for thread in threads {
             let last = self.last.entry(thread.cpu).or_insert(thread.ticks);
             for mode in Mode::ALL {

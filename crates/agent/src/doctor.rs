@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use serde_json::{Value, json};
-use workload::units::show_bytes;
+use workload::units::{show_bytes, show_table};
 use workload::{Millis, Owner, ThreadReading, Timestamp};
 
 use crate::cgroup::layout::{Manager, sluid_submit_millis};
@@ -167,9 +167,8 @@ impl fmt::Display for Report {
         }
         if !self.jobs.is_empty() {
             let head = ["job", "manager", "threads", "memory", "limit", "submitted", "control group"];
-            let rows = std::iter::once(head.map(str::to_owned)).chain(self.jobs.iter().map(|job| row(job)));
-            writeln!(f)?;
-            write_table(f, &rows.collect::<Vec<_>>())?;
+            let rows: Vec<Vec<String>> = self.jobs.iter().map(|job| row(job)).collect();
+            writeln!(f, "\n{}", show_table(&head, &rows))?;
         }
         for skipped in &self.skipped {
             writeln!(f, "skipped {}: {}", skipped.path, skipped.reason)?;
@@ -182,16 +181,14 @@ impl fmt::Display for Report {
     }
 }
 
-const N_COLUMNS: usize = 7;
-
-fn row(job: &Job) -> [String; N_COLUMNS] {
+fn row(job: &Job) -> Vec<String> {
     let absent = || "-".to_owned();
     let used = job.used.as_ref().map(|used| &used.total);
     let size = |bytes: Option<u64>| bytes.map_or_else(absent, show_bytes);
     let submitted = job.sluid.as_deref().and_then(sluid_submit_millis).map(|millis| {
         humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(millis)).to_string()
     });
-    [
+    vec![
         job.id.to_string(),
         job.manager.name().to_owned(),
         job.cpus.as_ref().map_or_else(|| "anywhere".to_owned(), ToString::to_string),
@@ -200,17 +197,6 @@ fn row(job: &Job) -> [String; N_COLUMNS] {
         submitted.unwrap_or_else(absent),
         job.path.clone(),
     ]
-}
-
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[[String; N_COLUMNS]]) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; N_COLUMNS] = std::array::from_fn(width);
-    for row in rows {
-        let cells: Vec<String> =
-            row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        writeln!(f, "{}", cells.join("  ").trim_end())?;
-    }
-    Ok(())
 }
 
 impl Report {

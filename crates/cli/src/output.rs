@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use serde::Serialize;
+use workload::units::show_table;
 
 /// Prints a line of data.
 pub fn say(line: &str) -> anyhow::Result<()> {
@@ -37,22 +38,5 @@ pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
 
 /// Prints rows under a header, numbers to the right (columns whose header starts with `>`).
 pub fn say_table(header: &[&str], rows: &[Vec<String>]) -> anyhow::Result<()> {
-    let titles: Vec<&str> = header.iter().map(|title| title.trim_start_matches('>')).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([titles[column].chars().count()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |cells: &[&str]| {
-        let padded = cells.iter().enumerate().map(|(column, cell)| match header[column].starts_with('>') {
-            true => format!("{cell:>width$}", width = widths[column]),
-            false => format!("{cell:<width$}", width = widths[column]),
-        });
-        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-    };
-    say(&line(&titles))?;
-    for row in rows {
-        say(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()))?;
-    }
-    Ok(())
+    say(&show_table(header, rows))
 }

@@ -12,7 +12,7 @@ use crate::trace::{Coverage, OwnerNumber, Trace};
 
 /// Idle and iowait are estimates that the kernel may correct downwards; more than this many
 /// seconds is no correction but a counter that started again.
-const CORRECTION_SECONDS: u64 = 3;
+pub const CORRECTION_SECONDS: u64 = 3;
 
 /// How rates are derived from readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

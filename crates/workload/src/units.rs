@@ -65,6 +65,22 @@ pub fn show_length(length: Millis) -> String {
     humantime::format_duration(Duration::from_secs((length.0.max(0) as u64 + 500) / 1_000)).to_string()
 }
 
+/// Rows under a header, a line each; numbers to the right (columns whose header starts with `>`).
+pub fn show_table(header: &[&str], rows: &[Vec<String>]) -> String {
+    let titles: Vec<String> = header.iter().map(|title| title.trim_start_matches('>').to_owned()).collect();
+    let all = || std::iter::once(&titles).chain(rows);
+    let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
+    let line = |row: &Vec<String>| {
+        let padded = row.iter().enumerate().map(|(column, cell)| match header[column].starts_with('>') {
+            true => format!("{cell:>width$}", width = widths[column]),
+            false => format!("{cell:<width$}", width = widths[column]),
+        });
+        padded.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    all().map(line).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

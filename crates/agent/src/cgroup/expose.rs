@@ -10,14 +10,18 @@ use super::{Job, SkipReason, Step};
 use crate::exposition::{Family, Kind, Sink};
 
 /// A family of which each job has one sample, or none.
-struct PerJob {
-    name: &'static str,
-    kind: Kind,
-    help: &'static str,
-    value: fn(&Usage) -> Option<f64>,
+pub(super) struct PerJob {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+    pub(super) help: &'static str,
+    pub(super) value: fn(&Usage) -> Option<f64>,
 }
 
-const fn gauge(name: &'static str, help: &'static str, value: fn(&Usage) -> Option<f64>) -> PerJob {
+pub(super) const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    value: fn(&Usage) -> Option<f64>,
+) -> PerJob {
     PerJob { name, kind: Kind::Gauge, help, value }
 }
 
@@ -25,11 +29,11 @@ const fn counter(name: &'static str, help: &'static str, value: fn(&Usage) -> Op
     PerJob { name, kind: Kind::Counter, help, value }
 }
 
-fn seconds(usec: Option<u64>) -> Option<f64> {
+pub(super) fn seconds(usec: Option<u64>) -> Option<f64> {
     usec.map(|usec| usec as f64 / 1e6)
 }
 
-fn count(count: Option<u64>) -> Option<f64> {
+pub(super) fn count(count: Option<u64>) -> Option<f64> {
     count.map(|count| count as f64)
 }
 
@@ -123,11 +127,6 @@ pub fn expose(jobs: &[Arc<Job>], n_skipped: &[usize; SkipReason::ALL.len()], sin
     for (reason, n_skipped) in SkipReason::ALL.into_iter().zip(n_skipped) {
         sink.sample(&[("reason", reason.name())], *n_skipped as f64, None);
     }
-    expose_jobs(jobs, sink);
-}
-
-/// The series of these jobs.
-pub fn expose_jobs(jobs: &[Arc<Job>], sink: &mut impl Sink) {
     expose_info(jobs, sink);
     for family in &FAMILIES {
         let name = format!("tracewise_job_{}", family.name);
@@ -190,9 +189,13 @@ fn expose_steps(jobs: &[Arc<Job>], sink: &mut impl Sink) {
         sink.family(Family { name: &name, kind: family.kind, help: family.help });
         for (job, step) in &steps {
             if let Some(value) = (family.value)(&step.usage) {
-                let task = step.task.as_deref().unwrap_or_default();
-                sink.sample(&[("jobid", job.id.as_str()), ("step", &step.step), ("task", task)], value, None);
+                sink.sample(&step_labels(job, step), value, None);
             }
         }
     }
+}
+
+pub(super) fn step_labels<'a>(job: &'a Job, step: &'a Step) -> [(&'static str, &'a str); 3] {
+    let task = step.task.as_deref().unwrap_or_default();
+    [("jobid", job.id.as_str()), ("step", &step.step), ("task", task)]
 }

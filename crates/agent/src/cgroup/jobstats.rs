@@ -4,40 +4,30 @@
 use std::sync::Arc;
 
 use super::Job;
+use super::expose::{PerJob, count, gauge, seconds, step_labels};
 use super::layout::Manager;
-use super::usage::Usage;
 use crate::exposition::{Family, Kind, Sink};
 
 /// What is shown where there is no limit, as jobstats expects it.
 const NO_LIMIT: f64 = u64::MAX as f64;
 
-type Value = fn(&Usage) -> Option<f64>;
-
-fn seconds(usec: u64) -> f64 {
-    usec as f64 / 1e6
-}
-
-const FAMILIES: [(&str, &str, Value); 10] = [
-    ("cgroup_cpu_user_seconds", "CPU time in user mode.", |used| used.cpu_user_usec.map(seconds)),
-    ("cgroup_cpu_system_seconds", "CPU time in the kernel.", |used| used.cpu_system_usec.map(seconds)),
-    ("cgroup_cpu_total_seconds", "CPU time.", |used| {
-        Some(seconds(used.cpu_user_usec? + used.cpu_system_usec?))
+const FAMILIES: [PerJob; 10] = [
+    gauge("cgroup_cpu_user_seconds", "CPU time in user mode.", |used| seconds(used.cpu_user_usec)),
+    gauge("cgroup_cpu_system_seconds", "CPU time in the kernel.", |used| seconds(used.cpu_system_usec)),
+    gauge("cgroup_cpu_total_seconds", "CPU time.", |used| {
+        seconds(used.cpu_user_usec.zip(used.cpu_system_usec).map(|(user, system)| user + system))
     }),
-    ("cgroup_memory_rss_bytes", "Memory of processes, without files.", |used| {
-        used.anon_bytes.map(|bytes| bytes as f64)
+    gauge("cgroup_memory_rss_bytes", "Memory of processes, without files.", |used| count(used.anon_bytes)),
+    gauge("cgroup_memory_cache_bytes", "Page cache of files.", |used| count(used.file_bytes)),
+    gauge("cgroup_memory_used_bytes", "All memory charged.", |used| count(used.memory_bytes)),
+    gauge("cgroup_memory_total_bytes", "Limit of memory.", |used| {
+        used.memory_bytes.map(|_| count(used.memory_limit_bytes).unwrap_or(NO_LIMIT))
     }),
-    ("cgroup_memory_cache_bytes", "Page cache of files.", |used| used.file_bytes.map(|bytes| bytes as f64)),
-    ("cgroup_memory_used_bytes", "All memory charged.", |used| used.memory_bytes.map(|bytes| bytes as f64)),
-    ("cgroup_memory_total_bytes", "Limit of memory.", |used| {
-        used.memory_bytes.map(|_| used.memory_limit_bytes.map_or(NO_LIMIT, |bytes| bytes as f64))
+    gauge("cgroup_memory_fail_count", "Processes killed because memory ran out.", |used| {
+        count(used.oom_kills)
     }),
-    ("cgroup_memory_fail_count", "Processes killed because memory ran out.", |used| {
-        used.oom_kills.map(|kills| kills as f64)
-    }),
-    ("cgroup_memsw_used_bytes", "Memory that is swapped out.", |used| {
-        used.swap_bytes.map(|bytes| bytes as f64)
-    }),
-    ("cgroup_memsw_total_bytes", "Limit of swap.", |used| used.swap_bytes.map(|_| NO_LIMIT)),
+    gauge("cgroup_memsw_used_bytes", "Memory that is swapped out.", |used| count(used.swap_bytes)),
+    gauge("cgroup_memsw_total_bytes", "Limit of swap.", |used| used.swap_bytes.map(|_| NO_LIMIT)),
 ];
 
 pub fn expose(jobs: &[Arc<Job>], sink: &mut impl Sink) {
@@ -50,15 +40,14 @@ pub fn expose(jobs: &[Arc<Job>], sink: &mut impl Sink) {
     for (job, uid) in jobs.iter().filter_map(|job| Some((job, job.uid?))) {
         sink.sample(&[("jobid", job.id.as_str())], f64::from(uid), None);
     }
-    for (name, help, value) in FAMILIES {
-        sink.family(Family { name, kind: Kind::Gauge, help });
+    for PerJob { name, kind, help, value } in FAMILIES {
+        sink.family(Family { name, kind, help });
         for (job, used) in jobs.iter().filter_map(|job| Some((job, job.used.as_ref()?))) {
             if let Some(value) = value(&used.total) {
                 sink.sample(&whole(job), value, None);
             }
             for (step, value) in used.steps.iter().filter_map(|step| Some((step, value(&step.usage)?))) {
-                let task = step.task.as_deref().unwrap_or_default();
-                sink.sample(&[("jobid", job.id.as_str()), ("step", &step.step), ("task", task)], value, None);
+                sink.sample(&step_labels(job, step), value, None);
             }
         }
     }

@@ -14,9 +14,8 @@ use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
-use serde_json::json;
 use tokio::sync::Semaphore;
-use workload::{NodeReading, Timestamp, samples};
+use workload::{Timestamp, samples};
 
 use crate::exposition::Format;
 use crate::ring::Kept;
@@ -136,24 +135,11 @@ fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
     let mut lines = String::new();
     samples::for_each_in(segment, |_, reading| {
         if reading.time >= since {
-            lines += &line(&reading);
+            lines += &reading.json_line();
+            lines.push('\n');
         }
     });
     lines.into_bytes()
-}
-
-/// The same as `tracewise archive replay` prints.
-fn line(reading: &NodeReading) -> String {
-    let threads: Vec<_> = reading
-        .threads
-        .iter()
-        .map(|thread| {
-            json!({ "cpu": thread.cpu, "owner": thread.owner.state(), "job": thread.owner.job(),
-                "ticks": thread.ticks })
-        })
-        .collect();
-    let time = reading.time.0 as f64 / 1e3;
-    format!("{}\n", json!({ "time": time, "node": reading.node, "threads": threads }))
 }
 
 fn landing_page(shared: &Shared) -> String {

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use archive::Replay;
-use serde_json::json;
+use workload::Owner;
 
 use crate::args::ReplayArgs;
 use crate::config::Config;
@@ -17,19 +17,11 @@ pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
     let mut n_shown = 0u64;
     for reading in Replay::new(&snapshot, args.speed)? {
-        let reading = reading?;
-        let threads: Vec<_> = reading
-            .threads
-            .iter()
-            .filter(|thread| args.which.job.as_ref().is_none_or(|job| thread.owner.job() == Some(job)))
-            .map(|thread| {
-                json!({ "cpu": thread.cpu, "owner": thread.owner.state(), "job": thread.owner.job(),
-                    "ticks": thread.ticks })
-            })
-            .collect();
-        if !threads.is_empty() {
-            let time = reading.time.0 as f64 / 1e3;
-            say(&json!({ "time": time, "node": reading.node, "threads": threads }).to_string())?;
+        let mut reading = reading?;
+        let is_wanted = |owner: &Owner| args.which.job.as_ref().is_none_or(|job| owner.job() == Some(job));
+        reading.threads.retain(|thread| is_wanted(&thread.owner));
+        if !reading.threads.is_empty() {
+            say(&reading.json_line())?;
             n_shown += 1;
         }
     }
