@@ -4,17 +4,18 @@
 //! judged, and what is known is judged again in turn. Now and then the whole tree is walked, for
 //! batch systems that have come since.
 
+mod confine;
 pub mod expose;
 pub mod identity;
 pub mod jobstats;
 pub mod layout;
+mod search;
 pub mod tree;
 pub mod usage;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,14 +24,12 @@ use workload::{JobId, Millis, Timestamp};
 
 use crate::cpuset::CpuSet;
 use crate::kernel::Buffer;
-use layout::{JobName, Manager, Named, is_nest, recognise};
+use confine::{confined_to, cpus_of, cpus_of_containers, is_confined_unit};
+use layout::{JobName, Manager, Named};
+use search::{Found, Search};
 use tree::{Hierarchy, Trees};
 use usage::Usage;
 
-/// Deeper than any batch system puts its jobs.
-const DEEPEST: usize = 8;
-/// A tree with more groups than this is not walked to its end.
-const MOST_GROUPS: usize = 100_000;
 /// How often the whole tree is walked, and a job that has settled is judged again.
 const WALK_EVERY: Millis = Millis(10_000);
 /// A batch system makes a group first, and confines it a moment later.
@@ -299,7 +298,9 @@ impl CgroupCollector {
     }
 
     fn verdict(&mut self, path: &str, known: &Known, everything: Option<&CpuSet>, now: Timestamp) -> Verdict {
-        if known.named.manager == Manager::Systemd && !self.is_confined_unit(path) {
+        if known.named.manager == Manager::Systemd
+            && !is_confined_unit(&self.trees.cpuset, path, &mut self.buffer)
+        {
             return Verdict::NoJob;
         }
         let places: Vec<PathBuf> = self.trees.searched().into_iter().map(|tree| tree.join(path)).collect();
@@ -361,18 +362,6 @@ impl CgroupCollector {
         }
     }
 
-    /// Whether a unit of systemd's asks for CPUs of its own, and none above it does.
-    fn is_confined_unit(&mut self, path: &str) -> bool {
-        let tree = &self.trees.cpuset;
-        let mut asks = |group: &Path| {
-            let asked = self.buffer.read(&group.join("cpuset.cpus")).unwrap_or_default();
-            !asked.trim().is_empty()
-        };
-        let group = tree.join(path);
-        let mut above = group.ancestors().skip(1).take_while(|above| above != tree);
-        asks(&group) && !above.any(asks)
-    }
-
     /// Reads the files of jobs whose turn it is, the longest unread first, for no longer than
     /// `budget`. Each is read about once in `interval`. Returns those that were read.
     pub fn read_usage(&mut self, now: Timestamp, interval: Millis, budget: Duration) -> Vec<Arc<Job>> {
@@ -417,130 +406,6 @@ fn next_turn(path: &str, interval: Millis, now: Timestamp) -> Timestamp {
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let turn = now.floor(interval) + Millis((hash % interval.0.unsigned_abs()) as i64);
     if turn > now { turn } else { turn + interval }
-}
-
-#[derive(Debug)]
-struct Found {
-    named: Named,
-    inode: u64,
-}
-
-/// What is found on one look.
-#[derive(Debug, Default)]
-struct Search {
-    found: BTreeMap<String, Found>,
-    nests: Vec<(PathBuf, String)>,
-    unreadable: Option<LookError>,
-    n_seen: usize,
-}
-
-impl Search {
-    /// Looks for jobs below a folder of a tree.
-    fn look_into(&mut self, tree: &Path, folder: &str) {
-        self.n_seen = 0;
-        let mut parts: Vec<String> =
-            folder.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        self.descend(tree, &tree.join(folder), &mut parts);
-    }
-
-    /// A unit of systemd's in which a batch system keeps its jobs is none itself.
-    fn drop_units_around_jobs(&mut self) {
-        let is_unit = |found: &Found| found.named.manager == Manager::Systemd;
-        let holds_jobs = |unit: &String| {
-            let inside = format!("{unit}/");
-            let below = self.found.range(inside.clone()..).take_while(|(path, _)| path.starts_with(&inside));
-            below.into_iter().any(|(_, found)| !is_unit(found))
-        };
-        let units = self.found.iter().filter(|(_, found)| is_unit(found)).map(|(path, _)| path);
-        let around: Vec<String> = units.filter(|unit| holds_jobs(unit)).cloned().collect();
-        around.iter().for_each(|unit| drop(self.found.remove(unit)));
-    }
-
-    fn descend(&mut self, tree: &Path, folder: &Path, parts: &mut Vec<String>) {
-        let entries = match fs::read_dir(folder) {
-            Ok(entries) => entries,
-            // A group may vanish between the moment it is listed and now; that is no error.
-            Err(error) if has_vanished(&error) => return,
-            Err(source) => {
-                self.unreadable = Some(LookError::Unreadable { path: folder.to_owned(), source });
-                return;
-            }
-        };
-        for entry in entries.flatten() {
-            if self.n_seen == MOST_GROUPS || !entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                continue;
-            }
-            let Ok(name) = entry.file_name().into_string() else { continue };
-            self.n_seen += 1;
-            parts.push(name);
-            self.visit(tree, &entry, parts);
-            parts.pop();
-        }
-    }
-
-    fn visit(&mut self, tree: &Path, entry: &fs::DirEntry, parts: &mut Vec<String>) {
-        let path: Vec<&str> = parts.iter().map(String::as_str).collect();
-        let named = recognise(&path);
-        let goes_deeper = named.as_ref().is_none_or(|named| named.manager == Manager::Systemd);
-        if path.last().is_some_and(|name| is_nest(name)) {
-            self.nests.push((tree.to_owned(), path.join("/")));
-        }
-        if let Some(named) = named {
-            self.found.entry(path.join("/")).or_insert(Found { named, inode: entry.ino() });
-        }
-        if goes_deeper && parts.len() < DEEPEST {
-            self.descend(tree, &entry.path(), parts);
-        }
-    }
-}
-
-fn has_vanished(error: &io::Error) -> bool {
-    let no_device = rustix::io::Errno::NODEV.raw_os_error();
-    error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(no_device)
-}
-
-/// The CPUs that a group may use, if its tree says so.
-fn cpus_of(group: &Path, buffer: &mut Buffer) -> Option<CpuSet> {
-    let names = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
-    names.iter().find_map(|name| CpuSet::parse(buffer.read(&group.join(name)).ok()?))
-}
-
-/// The CPUs a group is confined to, by itself or by a group above it. One that may use all of them
-/// counts as confined only if one of these says so, as a job that has the whole node does.
-fn confined_to(tree: &Path, path: &str, everything: Option<&CpuSet>, buffer: &mut Buffer) -> Option<CpuSet> {
-    let mut group = tree.join(path);
-    let cpus = loop {
-        if group == *tree {
-            return None;
-        }
-        match cpus_of(&group, buffer) {
-            Some(cpus) if !cpus.is_empty() => break cpus,
-            _ => group.pop(),
-        };
-    };
-    if everything != Some(&cpus) {
-        return Some(cpus);
-    }
-    while group != *tree {
-        let asked = buffer.read(&group.join("cpuset.cpus")).unwrap_or_default();
-        if !asked.trim().is_empty() {
-            return Some(cpus);
-        }
-        group.pop();
-    }
-    None
-}
-
-/// The CPUs that the containers of a pod ask for, all together. The one that holds the pod open asks
-/// for none.
-fn cpus_of_containers(pod: &Path, buffer: &mut Buffer) -> Option<CpuSet> {
-    let folders =
-        fs::read_dir(pod).ok()?.flatten().filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()));
-    let asked = folders.filter_map(|container| {
-        let cpus = CpuSet::parse(buffer.read(&container.path().join("cpuset.cpus")).ok()?)?;
-        (!cpus.is_empty()).then_some(cpus)
-    });
-    asked.reduce(CpuSet::union)
 }
 
 /// Steps and tasks below a Slurm job: `step_0/user/task_1`, or `step_0/task_1` in version 1.
