@@ -11,6 +11,7 @@ mod error;
 mod file;
 mod hours;
 mod journal;
+mod labels;
 mod layout;
 mod loader;
 mod net;

@@ -30,8 +30,8 @@ pub struct LoadReport {
 
 /// Collects the readings of one import, in a journal of its own.
 pub struct Loader {
-    store: Store,
-    set: StagedSet,
+    pub(crate) store: Store,
+    pub(crate) set: StagedSet,
     journal: Journal,
     source: Source,
     periods: BTreeMap<NodeName, Millis>,

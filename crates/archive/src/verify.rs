@@ -9,6 +9,7 @@ use crate::error::{Error, Result};
 use crate::file::OpenFile;
 use crate::hours;
 use crate::journal::{self, Ending, SegmentIndex};
+use crate::labels;
 use crate::layout::{StoredFile, Table, date_of};
 
 /// Something wrong, and where.
@@ -84,6 +85,12 @@ impl Archive {
                 path: self.store.full_path(&file.stored.path),
                 problem: "a newer file stands in for it; compaction removes it".into(),
             }));
+        }
+        for object in self.store.list(labels::FOLDER)? {
+            if let Err(error) = labels::read_file(&self.store, &object.path) {
+                let path = self.store.full_path(&object.path);
+                report.problems.push(Finding { path, problem: error.to_string() });
+            }
         }
         self.check_spool(&mut report)?;
         Ok(report)

@@ -75,6 +75,24 @@ impl Sub for Timestamp {
     }
 }
 
+/// A moment as a number of epoch seconds, for what programs read: whole, or with a fraction.
+pub mod epoch_seconds {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Timestamp;
+
+    pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+        match time.0 % 1_000 {
+            0 => serializer.serialize_i64(time.0 / 1_000),
+            _ => serializer.serialize_f64(time.0 as f64 / 1e3),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
+        f64::deserialize(deserializer).map(|seconds| Timestamp((seconds * 1e3).round() as i64))
+    }
+}
+
 /// Displays a [`Timestamp`] as epoch seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct EpochSeconds(Timestamp);

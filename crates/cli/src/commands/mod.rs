@@ -2,6 +2,7 @@
 
 mod agent;
 mod archive;
+mod campaign;
 mod config;
 mod record;
 
@@ -16,6 +17,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Archive(command) => archive::run(command, &Config::load(file)?),
         Command::Agent(AgentCommand::Doctor { roots, json }) => agent::doctor(&roots, json),
         Command::Record(record) => record::run(&record, &Config::load(file)?),
+        Command::Campaign(command) => campaign::run(command, file),
         Command::Config(command) => config::run(command, file),
     }
 }

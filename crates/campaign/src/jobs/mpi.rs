@@ -1,0 +1,172 @@
+//! MPI N: ranks that compute for a random time and then meet. Real ranks where there is an MPI, else
+//! threads and a barrier.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::Exp1;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::{JobError, Order, Until, on_each};
+
+const PROGRAM: &str = include_str!("allreduce.c");
+/// How long a rank computes between two meetings, on the average.
+const MEAN_SECONDS: f64 = 1.5;
+/// What finishing takes at most, after the job's time is over.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// An MPI that programs can be compiled for and run with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mpi {
+    compiler: PathBuf,
+    launcher: PathBuf,
+}
+
+impl Mpi {
+    /// What labels say of jobs run with it.
+    pub const NAME: &'static str = "mpich";
+    /// What labels say of jobs run without one.
+    pub const NAME_WITHOUT: &'static str = "threads and a barrier";
+
+    /// Compiles the ranks' program into a folder, unless it is there.
+    pub fn compile(&self, folder: &Path) -> Result<PathBuf, JobError> {
+        let (source, program) = (folder.join("allreduce.c"), folder.join("allreduce"));
+        if program.exists() {
+            return Ok(program);
+        }
+        fs::write(&source, PROGRAM).map_err(JobError::io(source.display().to_string()))?;
+        let output = Command::new(&self.compiler)
+            .args(["-O2", "-o"])
+            .arg(&program)
+            .arg(&source)
+            .arg("-lm")
+            .output()
+            .map_err(JobError::io(self.compiler.display().to_string()))?;
+        if !output.status.success() {
+            let reason = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+            return Err(JobError::Program { program: self.compiler.display().to_string(), reason });
+        }
+        Ok(program)
+    }
+}
+
+/// MPICH, if it is installed with its compiler.
+pub fn find_mpi() -> Option<Mpi> {
+    let find = |names: [&str; 2]| {
+        let folders = std::env::var_os("PATH")?;
+        let found = std::env::split_paths(&folders)
+            .flat_map(|folder| names.map(|name| folder.join(name)))
+            .find(|path| path.is_file());
+        found
+    };
+    Some(Mpi {
+        compiler: find(["mpicc.mpich", "mpicc"])?,
+        launcher: find(["mpiexec.mpich", "mpiexec.hydra"])?,
+    })
+}
+
+pub fn run(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+    match find_mpi() {
+        Some(mpi) => run_ranks(&mpi, order, until, stuck_rank),
+        None => run_threads(order, until, stuck_rank),
+    }
+}
+
+fn run_ranks(mpi: &Mpi, order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+    let program = mpi.compile(&order.scratch)?;
+    let stuck = stuck_rank.map_or("-1".into(), |rank| rank.to_string());
+    let child = Command::new(&mpi.launcher)
+        .arg("-n")
+        .arg(order.cpus.len().to_string())
+        .arg(&program)
+        .args([until.rest().as_secs_f64().to_string(), order.seed.to_string()])
+        .args([MEAN_SECONDS.to_string(), stuck])
+        .args(order.cpus.iter().map(ToString::to_string))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(JobError::io(mpi.launcher.display().to_string()))?;
+    wait(child, until).map_err(|reason| JobError::Program { program: "mpiexec".into(), reason })
+}
+
+/// Waits for a process of a group of its own to end; ends the group if its time is over.
+fn wait(mut child: Child, until: &Until) -> Result<(), String> {
+    let mut told: Option<Instant> = None;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| error.to_string())? {
+            return if status.success() || told.is_some() { Ok(()) } else { Err(status.to_string()) };
+        }
+        let is_late = until.is_over() && told.get_or_insert_with(Instant::now).elapsed() > GRACE;
+        if is_late || until.ended.load(Ordering::Relaxed) {
+            let group = rustix::process::Pid::from_child(&child);
+            let _ = rustix::process::kill_process_group(group, rustix::process::Signal::TERM);
+            let _ = child.wait();
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn run_threads(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+    let barrier = Barrier::new(order.cpus.len());
+    let is_over = AtomicBool::new(false);
+    on_each(order, until, |rank| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed.wrapping_add(rank as u64));
+        let mut work = 0.0;
+        loop {
+            let length = Duration::from_secs_f64(MEAN_SECONDS * rng.sample::<f64, _>(Exp1));
+            let pause = if stuck_rank == Some(rank) { until.rest() } else { length.min(until.rest()) };
+            let end = Instant::now() + pause;
+            while Instant::now() < end && !until.ended.load(Ordering::Relaxed) {
+                work += compute(&mut rng);
+            }
+            if until.is_over() || stuck_rank.is_some() {
+                is_over.store(true, Ordering::Relaxed);
+            }
+            barrier.wait();
+            let leaves = is_over.load(Ordering::Relaxed);
+            // Nobody may begin the next round, and end it, before everybody has decided.
+            barrier.wait();
+            if leaves {
+                std::hint::black_box(work);
+                return Ok(());
+            }
+        }
+    })
+}
+
+fn compute(rng: &mut Xoshiro256PlusPlus) -> f64 {
+    (0..20_000).map(|_| rng.random::<f64>().sqrt()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use workload::Cpu;
+
+    use super::*;
+    use crate::kind::Kind;
+
+    #[test]
+    fn threads_meet_and_end_together_even_with_one_that_is_stuck() {
+        for stuck in [None, Some(0)] {
+            let order = Order {
+                kind: Kind::Mpi(2),
+                cpus: vec![Cpu(0), Cpu(0)],
+                length: Duration::from_millis(300),
+                seed: 1,
+                scratch: PathBuf::new(),
+                quota: 0,
+            };
+            let begun = Instant::now();
+            run_threads(&order, &Until::after(order.length), stuck).unwrap();
+            assert!(begun.elapsed() >= order.length && begun.elapsed() < order.length + GRACE);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! NP: maximum-likelihood fits of partial-wave models to events, one after the other. Models, numbers
+//! of events and minimisers differ from fit to fit, as they do among physicists.
+
+use argmin::core::{CostFunction, Error, Executor, Gradient};
+use argmin::solver::linesearch::MoreThuenteLineSearch;
+use argmin::solver::neldermead::NelderMead;
+use argmin::solver::quasinewton::LBFGS;
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+use super::waves::{Complex, Likelihood, Wave, generate, phase_space};
+use super::{JobError, Order, Until, confine};
+
+const EVENTS: std::ops::Range<usize> = 20_000..120_000;
+const PHASE_SPACE_EVENTS: usize = 100_000;
+const MOST_ITERATIONS: u64 = 400;
+
+const fn wave(l: u32, m: u32, mass: f64, width: f64) -> Wave {
+    Wave { l, m, mass, width }
+}
+
+/// Sets of waves of increasing size.
+const MODELS: [&[Wave]; 3] = [
+    &[wave(0, 0, 0.98, 0.10), wave(1, 0, 0.77, 0.15), wave(1, 1, 0.77, 0.15), wave(2, 0, 1.27, 0.19)],
+    &[
+        wave(0, 0, 0.98, 0.07),
+        wave(0, 0, 1.45, 0.27),
+        wave(2, 0, 1.32, 0.11),
+        wave(2, 1, 1.32, 0.11),
+        wave(2, 2, 1.32, 0.11),
+    ],
+    &[
+        wave(0, 0, 1.35, 0.35),
+        wave(1, 0, 0.77, 0.15),
+        wave(1, 1, 1.45, 0.40),
+        wave(2, 0, 1.27, 0.19),
+        wave(2, 1, 1.27, 0.19),
+        wave(3, 0, 1.69, 0.16),
+        wave(3, 1, 1.69, 0.16),
+        wave(4, 0, 1.98, 0.26),
+    ],
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Minimiser {
+    Lbfgs,
+    NelderMead,
+}
+
+pub fn run(order: &Order, until: &Until) -> Result<(), JobError> {
+    let cpus = order.cpus.clone();
+    let pool = ThreadPoolBuilder::new()
+        .num_threads(cpus.len())
+        // A worker that cannot be confined to its thread still stays among the job's own.
+        .start_handler(move |worker| drop(confine(&cpus[worker..=worker])))
+        .build()
+        .map_err(|error| JobError::Fit(error.to_string()))?;
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed);
+    while !until.is_over() {
+        fit_once(&mut rng, &pool, until)?;
+    }
+    Ok(())
+}
+
+fn fit_once(rng: &mut Xoshiro256PlusPlus, pool: &ThreadPool, until: &Until) -> Result<(), JobError> {
+    let waves = MODELS[rng.random_range(0..MODELS.len())].to_vec();
+    let n_events = rng.random_range(EVENTS);
+    let minimiser = if rng.random_bool(0.7) { Minimiser::Lbfgs } else { Minimiser::NelderMead };
+    let mut normal = || rng.sample::<f64, _>(StandardNormal);
+    let truth: Vec<Complex> = waves.iter().map(|_| Complex::new(normal(), normal())).collect();
+    // Parameters that are about as large as the events ask for.
+    let start: Vec<f64> = (1..2 * waves.len()).map(|_| 3.0 * normal()).collect();
+    // Drawn by one worker while the others wait, as events are read.
+    let (data, reference) = pool.install(|| {
+        let data = generate(&waves, &truth, n_events, rng, || until.is_over());
+        (data, phase_space(PHASE_SPACE_EVENTS, rng))
+    });
+    let likelihood = Likelihood { waves, data, phase_space: reference };
+    if until.is_over() {
+        return Ok(());
+    }
+    match pool.install(|| minimise(&likelihood, start, minimiser, until)) {
+        Ok(_) => Ok(()),
+        // A line search that finds no better point has arrived, or its time was over.
+        Err(error) => {
+            tracing::debug!("{minimiser:?}: {error}");
+            Ok(())
+        }
+    }
+}
+
+/// The couplings that fit best, and minus the logarithm of their likelihood.
+fn minimise(
+    likelihood: &Likelihood,
+    start: Vec<f64>,
+    minimiser: Minimiser,
+    until: &Until,
+) -> Result<(Vec<f64>, f64), Error> {
+    let problem = Problem { likelihood, until };
+    let (best, cost) = match minimiser {
+        Minimiser::Lbfgs => {
+            let solver = LBFGS::new(MoreThuenteLineSearch::new(), 7);
+            let done = Executor::new(problem, solver)
+                .configure(|state| state.param(start).max_iters(MOST_ITERATIONS))
+                .run()?;
+            (done.state.best_param, done.state.best_cost)
+        }
+        Minimiser::NelderMead => {
+            let corner = |moved: usize| {
+                let mut corner = start.clone();
+                if let Some(parameter) = moved.checked_sub(1).and_then(|index| corner.get_mut(index)) {
+                    *parameter += 1.0;
+                }
+                corner
+            };
+            let corners = (0..=likelihood.n_parameters()).map(corner).collect();
+            let solver = NelderMead::new(corners).with_sd_tolerance(1e-7)?;
+            let done =
+                Executor::new(problem, solver).configure(|state| state.max_iters(MOST_ITERATIONS)).run()?;
+            (done.state.best_param, done.state.best_cost)
+        }
+    };
+    Ok((best.unwrap_or_default(), cost))
+}
+
+struct Problem<'a> {
+    likelihood: &'a Likelihood,
+    until: &'a Until,
+}
+
+impl Problem<'_> {
+    fn evaluate(&self, parameters: &[f64]) -> Result<(f64, Vec<f64>), Error> {
+        if self.until.is_over() {
+            return Err(Error::msg("the job's time is over"));
+        }
+        Ok(self.likelihood.evaluate(parameters))
+    }
+}
+
+impl CostFunction for Problem<'_> {
+    type Param = Vec<f64>;
+    type Output = f64;
+
+    fn cost(&self, parameters: &Vec<f64>) -> Result<f64, Error> {
+        Ok(self.evaluate(parameters)?.0)
+    }
+}
+
+impl Gradient for Problem<'_> {
+    type Param = Vec<f64>;
+    type Gradient = Vec<f64>;
+
+    fn gradient(&self, parameters: &Vec<f64>) -> Result<Vec<f64>, Error> {
+        Ok(self.evaluate(parameters)?.1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// Each wave's share of the intensity, in which neither scale nor sign of phases matters.
+    fn shares(couplings: &[Complex]) -> Vec<f64> {
+        let total: f64 = couplings.iter().map(|coupling| coupling.norm_squared()).sum();
+        couplings.iter().map(|coupling| coupling.norm_squared() / total).collect()
+    }
+
+    #[test]
+    fn a_fit_finds_the_amplitudes_that_made_the_events() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let truth = [(1.5, 0.0), (0.6, 0.4), (-0.3, 0.8), (0.9, -0.5)].map(|(re, im)| Complex::new(re, im));
+        let data = generate(MODELS[0], &truth, 8_000, &mut rng, || false);
+        let reference = phase_space(20_000, &mut rng);
+        let likelihood = Likelihood { waves: MODELS[0].to_vec(), data, phase_space: reference };
+        let until = Until::after(Duration::from_secs(120));
+        let start = vec![2.0, 0.5, 0.5, 0.1, 0.5, 0.5, -0.5];
+        let (found, cost) = minimise(&likelihood, start, Minimiser::Lbfgs, &until).unwrap();
+        let found = shares(&Likelihood::couplings(&found));
+        for (found, truth) in found.iter().zip(shares(&truth)) {
+            assert!((found - truth).abs() < 0.06, "{found} {truth} {cost}");
+        }
+    }
+}

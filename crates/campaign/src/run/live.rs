@@ -1,0 +1,174 @@
+//! Jobs as processes of this machine, each on threads of its own.
+
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use agent::cpu::ticks_per_second;
+use rustix::process::{Pid, Signal, kill_process_group};
+use workload::{Cpu, JobId, JobReading, NodeReading, Timestamp};
+
+use super::{RunError, busy_ticks, seconds, set_owner, slurm};
+use crate::plan::Turn;
+
+/// How long a job may take to leave after it was told to.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// A job that has been started and has not ended.
+pub struct LiveJob {
+    pub id: JobId,
+    pub turn: Turn,
+    /// Empty while nobody has seen which they are.
+    pub threads: Vec<Cpu>,
+    pub start: Timestamp,
+    /// The process, if it is one of ours.
+    pub child: Option<Child>,
+    /// Work done on its threads before it started, in ticks.
+    busy_before: u64,
+    /// CPU time that it took, once it has ended.
+    own_ticks: u64,
+}
+
+impl LiveJob {
+    pub fn new(id: JobId, turn: &Turn, start: Timestamp) -> Self {
+        Self { id, turn: turn.clone(), threads: Vec::new(), start, child: None, busy_before: 0, own_ticks: 0 }
+    }
+
+    /// The share of its threads' time that others took.
+    pub fn disturbance(&self, reading: &NodeReading) -> Option<f64> {
+        self.child.as_ref()?;
+        let others = busy_ticks(reading, &self.threads).saturating_sub(self.busy_before + self.own_ticks);
+        let length = seconds(reading.time - self.start) * f64::from(ticks_per_second());
+        let share = others as f64 / (length * self.threads.len() as f64);
+        Some((share * 1e4).round() / 1e4)
+    }
+}
+
+pub fn start(
+    name: &str,
+    turn: &Turn,
+    threads: &[Cpu],
+    quota: u64,
+    scratch: &Path,
+    reading: &NodeReading,
+) -> Result<LiveJob, RunError> {
+    let failed = || |source| RunError::Io { what: format!("job {name}"), source };
+    let cpus: Vec<String> = threads.iter().map(ToString::to_string).collect();
+    let child = command(turn, quota, scratch)?
+        .args(["--tied", "--cpus", &cpus.join(",")])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .process_group(0)
+        .spawn()
+        .map_err(failed())?;
+    let id = JobId::new(name).map_err(|error| failed()(std::io::Error::other(error)))?;
+    let mut job = LiveJob::new(id, turn, reading.time);
+    job.busy_before = busy_ticks(reading, threads);
+    job.threads = threads.to_vec();
+    job.child = Some(child);
+    Ok(job)
+}
+
+/// The command that runs a job, but for where it runs.
+pub fn command(turn: &Turn, quota: u64, scratch: &Path) -> Result<Command, RunError> {
+    let program = std::env::current_exe()
+        .map_err(|source| RunError::Io { what: "the path of this program".into(), source })?;
+    let mut command = Command::new(program);
+    command
+        .args(["campaign", "job", "--kind", &turn.kind.to_string()])
+        .args(["--seconds", &turn.length.as_secs_f64().to_string()])
+        .args(["--seed", &turn.seed.to_string(), "--quota", &quota.to_string(), "--scratch"])
+        .arg(scratch);
+    Ok(command)
+}
+
+/// Takes those out that have ended.
+pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob>, RunError> {
+    let mut ended = Vec::new();
+    let mut index = 0;
+    while index < live.len() {
+        let Some(child) = &mut live[index].child else {
+            index += 1;
+            continue;
+        };
+        let before = ticks_of_children();
+        let status = child.try_wait();
+        match status.map_err(|source| RunError::Io { what: format!("job {}", live[index].id), source })? {
+            None => index += 1,
+            Some(status) => {
+                let mut job = live.remove(index);
+                if !status.success() {
+                    return Err(RunError::Failed {
+                        kind: job.turn.kind,
+                        job: job.id,
+                        campaign: campaign.to_owned(),
+                        reason: status.to_string(),
+                    });
+                }
+                job.own_ticks = ticks_of_children().saturating_sub(before);
+                ended.push(job);
+            }
+        }
+    }
+    Ok(ended)
+}
+
+/// Ends jobs: they are told to by the end of their stdin, and made to if they do not listen.
+pub fn end_all(live: Vec<LiveJob>) {
+    live.iter().filter(|job| job.child.is_none()).for_each(slurm::cancel);
+    let mut children: Vec<Child> = live.into_iter().filter_map(|job| job.child).collect();
+    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    let deadline = Instant::now() + GRACE;
+    while Instant::now() < deadline && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for mut child in children {
+        if matches!(child.try_wait(), Ok(None)) {
+            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Says which thread is whose, and how much memory each job has.
+pub fn flag(reading: &mut NodeReading, live: &[LiveJob]) {
+    set_owner(reading, live);
+    for job in live {
+        if let Some(child) = &job.child {
+            let memory_bytes = Some(resident_bytes(child.id()));
+            reading.jobs.push(JobReading { memory_bytes, ..JobReading::empty(job.id.clone()) });
+        }
+    }
+}
+
+/// The memory of a process and those it has started.
+fn resident_bytes(pid: u32) -> u64 {
+    let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok();
+    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    let below: u64 = children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(resident_bytes).sum();
+    pages.unwrap_or(0) * rustix::param::page_size() as u64 + below
+}
+
+/// CPU time of all children that have ended and been waited for, theirs included.
+fn ticks_of_children() -> u64 {
+    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name may have spaces; what follows its parenthesis has none.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_child_is_counted_when_it_has_ended() {
+        let before = ticks_of_children();
+        let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
+        assert!(Command::new("sh").args(["-c", spin]).status().unwrap().success());
+        assert!(ticks_of_children() > before);
+    }
+}

@@ -1,0 +1,49 @@
+//! `tracewise campaign labels`
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use archive::Archive;
+use workload::Label;
+use workload::units::show_length;
+
+use crate::args::LabelsArgs;
+use crate::config::Config;
+use crate::output::{say_json, say_table};
+use crate::times::show_time;
+
+pub fn run(args: &LabelsArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let address = args.place.archive.as_deref().unwrap_or(&config.archive.address);
+    let labels = Archive::open(address, &config.archive_settings())?.labels()?;
+    if args.json {
+        say_json(&labels)?;
+    } else if labels.is_empty() {
+        bail!("{address} has no labels: they come with `tracewise campaign run` and `campaign simulate`");
+    } else {
+        show(&labels)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub fn show(labels: &[Label]) -> anyhow::Result<()> {
+    let rows: Vec<Vec<String>> = labels
+        .iter()
+        .map(|label| {
+            vec![
+                label.campaign.clone(),
+                label.set.to_string(),
+                label.job.to_string(),
+                label.kind.clone(),
+                label.node.to_string(),
+                label.threads.len().to_string(),
+                show_time(label.start),
+                show_length(label.end - label.start),
+                label.disturbance.map_or_else(String::new, |share| format!("{:.1} %", share * 100.0)),
+                label.made_by.clone().unwrap_or_default(),
+            ]
+        })
+        .collect();
+    let header =
+        ["CAMPAIGN", "SET", "JOB", "KIND", "NODE", ">THREADS", "START", ">LENGTH", ">DISTURBED", "MADE BY"];
+    say_table(&header, &rows)
+}

@@ -1,0 +1,19 @@
+//! `tracewise campaign`
+
+mod job;
+mod labels;
+mod run;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::args::CampaignCommand;
+use crate::config::Config;
+
+pub fn run(command: CampaignCommand, config: Option<&Path>) -> anyhow::Result<ExitCode> {
+    match command {
+        CampaignCommand::Run(args) => run::run(&args, &Config::load(config)?),
+        CampaignCommand::Labels(args) => labels::run(&args, &Config::load(config)?),
+        CampaignCommand::Job(args) => job::run(&args),
+    }
+}

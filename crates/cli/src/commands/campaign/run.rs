@@ -1,0 +1,64 @@
+//! `tracewise campaign run`
+
+use std::process::ExitCode;
+
+use agent::sampler::Stop;
+use anyhow::Context;
+use archive::Archive;
+use campaign::Plan;
+use campaign::run::{RunSettings, Step, Submit};
+use workload::NodeName;
+use workload::units::{show_count, show_length};
+
+use crate::args::CampaignRunArgs;
+use crate::commands::campaign::labels;
+use crate::config::Config;
+use crate::output::{complain, say_json};
+use crate::progress::Progress;
+
+pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let file = args.plan.display().to_string();
+    let text = std::fs::read_to_string(&args.plan).with_context(|| file.clone())?;
+    let n_threads = campaign::jobs::allowed_cpus()?.len();
+    let plan = Plan::from_toml(&file, &text, n_threads)?;
+    let node = match &args.node {
+        Some(node) => node.clone(),
+        None => NodeName::new(agent::hostname())?,
+    };
+    let settings = RunSettings {
+        node,
+        procfs: args.roots.procfs.clone(),
+        cgroupfs: args.roots.cgroupfs.clone(),
+        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        submit: if args.submit.is_some() { Submit::Slurm } else { Submit::Here },
+        even_if_busy: args.even_if_busy,
+    };
+    let address = args.into.as_deref().unwrap_or(&config.archive.address);
+    let archive = Archive::open_or_create(address, &config.archive_settings())?;
+    let stop = Stop::default();
+    let stopped = stop.clone();
+    ctrlc::set_handler(move || stopped.now())?;
+    let progress = Progress::new(format!("recording into {address}"));
+    let labels = campaign::run::run(&plan, &settings, &archive, &stop, |step| match step {
+        Step::Begun { campaign, n_jobs } => {
+            complain(&format!("campaign {campaign}: {} jobs", show_count(n_jobs as u64)));
+        }
+        Step::Started { job, turn, .. } => {
+            let length = show_length(turn.length.into());
+            complain(&format!("  {job}  {} on {} threads for {length}", turn.kind, turn.n_threads));
+        }
+        Step::Ended { label } => {
+            if let Some(share) = label.disturbance.filter(|share| *share > 0.02) {
+                complain(&format!("  {}  others took {:.1} % of its threads", label.job, share * 100.0));
+            }
+        }
+        Step::Second { done, of } => progress.update(done.as_secs(), of.as_secs()),
+    })?;
+    drop(progress);
+    if args.json {
+        say_json(&labels)?;
+    } else {
+        labels::show(&labels)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

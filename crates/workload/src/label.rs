@@ -1,0 +1,114 @@
+//! What is known of a job for certain: which kind it was, because somebody ran it to be that.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::id::{Cpu, JobId, NodeName};
+use crate::time::{Timestamp, epoch_seconds};
+
+/// What a campaign is for. Nothing is learnt from, or chosen by, what is to be judged with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Set {
+    Train,
+    Validation,
+    Test,
+}
+
+impl Set {
+    pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Validation => "validation",
+            Self::Test => "test",
+        }
+    }
+}
+
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// One job of a campaign, on the threads of one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Label {
+    pub campaign: String,
+    pub set: Set,
+    pub kind: String,
+    pub job: JobId,
+    pub node: NodeName,
+    pub threads: Vec<Cpu>,
+    #[serde(with = "epoch_seconds")]
+    pub start: Timestamp,
+    /// The first moment at which the job did not run any more.
+    #[serde(with = "epoch_seconds")]
+    pub end: Timestamp,
+    /// How it was made, where there is more than one way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub made_by: Option<String>,
+    /// The share of the node's time that neither this job nor the recording took while it ran; absent
+    /// where nobody looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disturbance: Option<f64>,
+}
+
+/// Two campaigns of different sets that share a moment, if there are any.
+pub fn overlapping_sets(labels: &[Label]) -> Option<(&Label, &Label)> {
+    let mut by_start: Vec<&Label> = labels.iter().collect();
+    by_start.sort_by_key(|label| label.start);
+    // For each set, the label that ends last of those that have started.
+    let mut last: [Option<&Label>; 3] = [None; 3];
+    for label in by_start {
+        for set in Set::ALL.into_iter().filter(|set| *set != label.set) {
+            if let Some(other) = last[set as usize].filter(|other| other.end > label.start) {
+                return Some((other, label));
+            }
+        }
+        let own = &mut last[label.set as usize];
+        if own.is_none_or(|known| known.end < label.end) {
+            *own = Some(label);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn label(set: Set, start: i64, end: i64) -> Label {
+        Label {
+            campaign: set.to_string(),
+            set,
+            kind: "np".into(),
+            job: JobId::new(format!("{set}-{start}")).unwrap(),
+            node: NodeName::new("n1").unwrap(),
+            threads: vec![Cpu(0)],
+            start: Timestamp::from_seconds(start),
+            end: Timestamp::from_seconds(end),
+            made_by: None,
+            disturbance: None,
+        }
+    }
+
+    #[test]
+    fn only_different_sets_can_overlap() {
+        let apart = [label(Set::Train, 0, 10), label(Set::Train, 5, 20), label(Set::Test, 20, 30)];
+        assert_eq!(overlapping_sets(&apart), None);
+        let within = [label(Set::Train, 0, 100), label(Set::Train, 5, 10), label(Set::Test, 50, 60)];
+        let (one, other) = overlapping_sets(&within).unwrap();
+        assert_eq!((one.set, other.set), (Set::Train, Set::Test));
+    }
+
+    #[test]
+    fn times_are_epoch_seconds_and_absent_words_are_left_out() {
+        let text = serde_json::to_string(&label(Set::Train, 12, 40)).unwrap();
+        assert!(text.contains(r#""start":12,"end":40}"#), "{text}");
+        assert_eq!(serde_json::from_str::<Label>(&text).unwrap(), label(Set::Train, 12, 40));
+    }
+}
