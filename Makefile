@@ -1,12 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help run agent test fuzz lint fmt bench clean
+.PHONY: help run agent test fuzz lint fmt bench evaluate clean
 
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-run: ## Build Tracewise and start it on this machine, with nothing else installed
+run: ## Build Tracewise, simulate a cluster, analyse it, and go on with it live; nothing else is needed
 	cargo build --release --quiet --bin tracewise
-	target/release/tracewise record
+	scripts/run
 
 agent: ## Build the agent for a node: target/agent/tracewise-agent
 	cargo build --profile agent --package agent --bin tracewise-agent
@@ -26,6 +26,9 @@ fmt: ## Format the code
 
 bench: ## Measure speed and size beside peers; results go to docs/results
 	bench/run
+
+evaluate: ## Judge what was learnt and simulated; results go to docs/results
+	evaluate/run
 
 clean: ## Remove what was built
 	cargo clean

@@ -91,7 +91,7 @@ fn check(labels: &[Label]) -> Result<(), String> {
     let mut sets: BTreeMap<&str, Set> = BTreeMap::new();
     for label in labels {
         if label.start >= label.end {
-            return Err(format!("job {} ends before it starts", label.job));
+            return Err(format!("job {} has no length", label.job));
         }
         if !jobs.insert(&label.job) {
             return Err(format!("job {} has a label already", label.job));

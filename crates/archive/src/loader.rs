@@ -7,7 +7,7 @@ use workload::{Millis, NodeName, NodeReading, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, SegmentIndex};
-use crate::layout::check_node;
+use crate::layout::{Table, check_node};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_segment;
 use crate::store::Store;
@@ -103,7 +103,9 @@ impl Loader {
         let mut report = LoadReport { nodes: index.nodes().count(), ..self.report };
         for file in prepare_segment(&self.set, &index)? {
             let (first, last) = (file.info.first(), file.info.last());
-            report.readings += file.info.rows();
+            if file.info.table == Table::Cpu {
+                report.readings += file.info.rows();
+            }
             report.first = Some(report.first.map_or(first, |known| known.min(first)));
             report.last = Some(report.last.map_or(last, |known| known.max(last)));
             report.files += 1;

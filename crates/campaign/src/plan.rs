@@ -11,8 +11,8 @@ use workload::units::{parse_bytes, parse_duration};
 
 use crate::kind::Kind;
 
-/// Shorter jobs would not fill a window of any use.
-const SHORTEST_JOB: Duration = Duration::from_secs(1);
+/// Shorter jobs could end before they have been read twice.
+const SHORTEST_JOB: Duration = Duration::from_secs(3);
 
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -34,7 +34,7 @@ pub struct Plan {
     #[serde(default)]
     pub seed: u64,
     /// How long the machine rests between jobs.
-    #[serde(default = "default_pause", deserialize_with = "duration")]
+    #[serde(default = "default_pause", deserialize_with = "pause")]
     pub pause: Duration,
     /// What the files of one job may take.
     #[serde(default = "default_quota", deserialize_with = "bytes")]
@@ -97,8 +97,11 @@ fn one() -> u16 {
     1
 }
 
-fn duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    parse_duration(&String::deserialize(deserializer)?).map_err(de::Error::custom)
+fn pause<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    match String::deserialize(deserializer)?.as_str() {
+        "0s" => Ok(Duration::ZERO),
+        text => parse_duration(text).map_err(de::Error::custom),
+    }
 }
 
 fn bytes<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
@@ -164,10 +167,20 @@ impl Plan {
                 return Err(format!("{kind} asks for {wanted} threads, and this machine has {n_threads}"));
             }
             if shortest > longest || *shortest < SHORTEST_JOB {
-                return Err(format!("{kind}: a length is [shortest, longest], and at least a second"));
+                return Err(format!(
+                    "{kind}: a length is [shortest, longest], and at least {SHORTEST_JOB:?}"
+                ));
             }
         }
         Ok(())
+    }
+
+    /// Jobs that may write at the same time on so many threads.
+    pub fn n_writers(&self, n_threads: usize) -> usize {
+        let writers = || self.normal.iter().chain(&self.anomalous).filter(|job| job.kind.writes());
+        let count: usize = writers().map(|job| usize::from(job.count)).sum();
+        let fewest = writers().map(PlannedJob::n_threads).min().unwrap_or(1);
+        count.min(n_threads / usize::from(fewest.max(1)))
     }
 
     /// The jobs of one campaign: the same for all of its set, in its own order with its own lengths.

@@ -1,11 +1,16 @@
 //! What all learning shares. These modules need no tensor framework: spectra, principal components,
 //! and how well groups of points are told apart.
 
+pub mod boost;
+pub mod kmeans;
 pub mod matrix;
+pub mod metrics;
+pub mod moments;
 pub mod pca;
 pub mod silhouette;
 pub mod spectrum;
 
+pub use kmeans::KMeans;
 pub use matrix::Matrix;
 pub use pca::{Pca, PcaError};
 pub use silhouette::{SilhouetteError, silhouette};

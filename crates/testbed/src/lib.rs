@@ -50,6 +50,12 @@ pub fn program(path: &str) -> Option<PathBuf> {
     None
 }
 
+/// What Ctrl-C does to a process.
+pub fn interrupt(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid.try_into().unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+}
+
 pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

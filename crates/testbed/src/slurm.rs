@@ -55,6 +55,16 @@ impl Slurm {
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
     }
 
+    /// Lets a program find this Slurm's commands.
+    pub fn configure(&self, program: &mut Command) {
+        for setting in environment(self.folder.path(), &self.root) {
+            let (name, value) = setting.split_once('=').unwrap();
+            program.env(name, value);
+        }
+        let path = std::env::var("PATH").unwrap_or_default();
+        program.env("PATH", format!("{}:{path}", self.root.join("usr/bin").display()));
+    }
+
     pub fn command(&self, command: &str) -> Command {
         let mut env = Command::new("/usr/bin/env");
         env.args(environment(self.folder.path(), &self.root)).arg(self.root.join("usr/bin").join(command));

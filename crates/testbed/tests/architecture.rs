@@ -7,8 +7,17 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 6] =
-    [("workload", 1), ("archive", 2), ("learn", 2), ("agent", 4), ("cli", 7), ("testbed", 0)];
+const LEVELS: [(&str, u32); 9] = [
+    ("workload", 1),
+    ("archive", 2),
+    ("learn", 2),
+    ("report", 2),
+    ("threads", 3),
+    ("agent", 4),
+    ("campaign", 5),
+    ("cli", 7),
+    ("testbed", 0),
+];
 
 fn manifests() -> BTreeMap<String, toml::Table> {
     let crates = std::fs::read_dir(workspace().join("crates")).unwrap();

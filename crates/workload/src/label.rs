@@ -45,13 +45,13 @@ pub struct Label {
     pub threads: Vec<Cpu>,
     #[serde(with = "epoch_seconds")]
     pub start: Timestamp,
-    /// The first moment at which the job did not run any more.
+    /// When it was read last while it ran.
     #[serde(with = "epoch_seconds")]
     pub end: Timestamp,
     /// How it was made, where there is more than one way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
-    /// The share of the node's time that neither this job nor the recording took while it ran; absent
+    /// The share of its threads' time that others took while it ran, the recording among them; absent
     /// where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<f64>,

@@ -13,6 +13,7 @@ use std::time::Duration;
 use agent::node::{Collector, Node, NodeSettings, Sample};
 use agent::sampler::{Sampler, Stop};
 use archive::{Archive, Writer, WriterSettings};
+use workload::units::show_bytes;
 use workload::{Cpu, JobId, Label, Millis, NodeName, NodeReading, Owner, Timestamp};
 
 use crate::jobs::{JobError, Mpi, find_mpi};
@@ -34,8 +35,14 @@ pub enum RunError {
     Known(String),
     #[error("{0}; --even-if-busy runs all the same, and labels say how much was disturbed")]
     Busy(String),
-    #[error("{path} has {free} bytes free, and jobs may write {quota}; free some, or lower `quota`")]
-    NoRoom { path: PathBuf, free: u64, quota: u64 },
+    #[error(
+        "{path} has {} free, and {} have to be, twice what jobs may write at once; free some, or lower `quota`",
+        show_bytes(*.free),
+        show_bytes(*.needed)
+    )]
+    NoRoom { path: PathBuf, free: u64, needed: u64 },
+    #[error("{path} is in memory, and writers need a disk; say where one is with --scratch")]
+    NoDisk { path: PathBuf },
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
     #[error("{0}")]
@@ -60,6 +67,8 @@ pub enum Submit {
 #[derive(Debug, Clone)]
 pub struct RunSettings {
     pub node: NodeName,
+    /// The threads that jobs may have.
+    pub cpus: Vec<Cpu>,
     pub procfs: PathBuf,
     pub cgroupfs: PathBuf,
     /// The folder in which jobs write.
@@ -102,7 +111,7 @@ pub fn run(
     });
     quiet::check(&mut node, settings, stop)?;
     let scratch = Scratch::new(&settings.scratch)?;
-    scratch.check_room(plan.quota)?;
+    scratch.check_room(plan.quota.saturating_mul(plan.n_writers(settings.cpus.len()) as u64))?;
     let has_ranks = |kind: Kind| matches!(kind, Kind::Mpi(_) | Kind::StuckRank | Kind::CpuHog);
     let mpi = match plan.normal.iter().chain(&plan.anomalous).any(|job| has_ranks(job.kind)) {
         true => find_mpi(),
@@ -152,6 +161,7 @@ pub fn run(
         all.extend(labels);
     }
     recorder.writer.close()?;
+    all.sort_by(|a: &Label, b| (a.start, &a.job).cmp(&(b.start, &b.job)));
     Ok(all)
 }
 
@@ -245,9 +255,8 @@ impl Recorder<'_> {
         tell: &mut dyn FnMut(Step<'_>),
     ) -> Result<(), RunError> {
         while let Some((index, turn)) = waiting.front() {
-            let is_taken = |cpu: Cpu| live.iter().any(|job| job.threads.contains(&cpu));
-            let free: Vec<Cpu> =
-                reading.threads.iter().map(|thread| thread.cpu).filter(|cpu| !is_taken(*cpu)).collect();
+            let is_taken = |cpu: &&Cpu| live.iter().any(|job| job.threads.contains(cpu));
+            let free: Vec<Cpu> = self.settings.cpus.iter().filter(|cpu| !is_taken(cpu)).copied().collect();
             let n_promised: usize = live
                 .iter()
                 .filter(|job| job.threads.is_empty())

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::RunError;
 
+/// What `statfs` says of a file system in memory.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 const PREFIX: &str = "tracewise-campaign-";
 
 #[derive(Debug)]
@@ -39,15 +41,22 @@ impl Scratch {
         &self.folder
     }
 
-    /// Refuses to let jobs fill the disk.
-    pub fn check_room(&self, quota: u64) -> Result<(), RunError> {
+    /// Refuses to let jobs fill the disk, or write to what is none.
+    pub fn check_room(&self, wanted: u64) -> Result<(), RunError> {
+        if wanted == 0 {
+            return Ok(());
+        }
         let stat = rustix::fs::statvfs(&self.folder).map_err(|error| RunError::Io {
             what: self.folder.display().to_string(),
             source: error.into(),
         })?;
         let free = stat.f_bavail * stat.f_frsize;
         let path = self.folder.clone();
-        if free / 2 < quota { Err(RunError::NoRoom { path, free, quota }) } else { Ok(()) }
+        if free / 2 < wanted {
+            return Err(RunError::NoRoom { path, free, needed: wanted.saturating_mul(2) });
+        }
+        let is_memory = rustix::fs::statfs(&self.folder).is_ok_and(|stat| stat.f_type == TMPFS);
+        if is_memory { Err(RunError::NoDisk { path }) } else { Ok(()) }
     }
 }
 

@@ -177,3 +177,92 @@ fn a_password_in_an_address_is_not_printed() {
     }
     assert!(!folder.path().join("a").exists(), "a failed import left an archive behind");
 }
+
+#[test]
+fn a_plan_that_cannot_be_run_is_refused_before_anything_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let (plan, archive) = (folder.path().join("plan.toml"), folder.path().join("a"));
+    let good =
+        "[[normal]]\nkind = \"np\"\nlength = [\"9s\", \"9s\"]\n[[campaign]]\nname = \"a\"\nset = \"train\"\n";
+    let cases = [
+        (good.replace("np", "nap"), "\"nap\" is no kind of job"),
+        (good.replace("np", "bad-io"), "bad-io is an anomaly"),
+        (good.replace("np", "mpi-1000"), "asks for 1000 threads, and this machine has"),
+        (
+            format!("{good}[[campaign]]\nname = \"a\"\nset = \"test\"\n"),
+            "campaign a cannot be both train and test",
+        ),
+        (good.replace("length", "lenght"), "unknown field `lenght`"),
+        (good.replace("9s", "9 parsecs"), "parsecs"),
+        (format!("quota = \"900000TB\"\n{}", good.replace("np", "good-io")), "free some, or lower `quota`"),
+    ];
+    for (text, expected) in cases {
+        std::fs::write(&plan, text).unwrap();
+        let mut command = tracewise();
+        command.args(["campaign", "run", "--even-if-busy"]).arg(&plan).arg("--into").arg(&archive);
+        let said = complaint(command.arg("--scratch").arg(folder.path()));
+        assert!(said.contains(expected), "{said}");
+        assert!(!archive.join("cpu").exists() && !archive.join("labels").exists());
+    }
+}
+
+/// Somebody else at work, for as long as this lives.
+struct Spinner(std::process::Child);
+
+impl Spinner {
+    fn start() -> Self {
+        Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Spinner {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_machine_that_others_use_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = folder.path().join("plan.toml");
+    std::fs::write(&plan, "[[normal]]\nkind = \"idle\"\nlength = [\"1s\", \"1s\"]\n[[campaign]]\nname = \"a\"\nset = \"train\"\n")
+        .unwrap();
+    let n_threads = std::thread::available_parallelism().unwrap().get();
+    let _others: Vec<Spinner> = (0..n_threads).map(|_| Spinner::start()).collect();
+    let said = complaint(
+        tracewise().args(["campaign", "run"]).arg(&plan).arg("--into").arg(folder.path().join("a")),
+    );
+    assert!(said.contains("--even-if-busy"), "{said}");
+}
+
+#[test]
+fn a_simulation_or_analysis_that_makes_no_sense_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, out) = (folder.path().join("a"), folder.path().join("out"));
+    import_small(&archive);
+    let before = visible(&archive);
+    let cases: [(&[&str], &str); 8] = [
+        (&["campaign", "simulate", "--nodes", "0", "--into", "A"], "at least one node"),
+        (&["campaign", "simulate", "--hours", "0.01", "--into", "A"], "at least ten minutes"),
+        (&["campaign", "simulate", "--load", "1.5", "--into", "A"], "the load lies between"),
+        (&["campaign", "labels", "A"], "has no labels"),
+        (&["campaign", "fit", "A", "--out", "OUT"], "no labelled job"),
+        (&["campaign", "compare", "A", "A", "--out", "OUT", "--window", "5"], "a window has at least 20 s"),
+        (&["analyze", "spectrum", "A", "--out", "OUT", "--segment", "5000"], "ask for a shorter --segment"),
+        (&["analyze", "sampling", "A", "--out", "OUT", "--window", "7200"], "ask for a shorter --window"),
+    ];
+    for (words, expected) in cases {
+        let mut command = tracewise();
+        for word in words {
+            match *word {
+                "A" => command.arg(&archive),
+                "OUT" => command.arg(&out),
+                word => command.arg(word),
+            };
+        }
+        let said = complaint(&mut command);
+        assert!(said.contains(expected), "{said}");
+        assert!(visible(&archive) == before && !out.exists());
+    }
+}

@@ -10,10 +10,10 @@ mod verify;
 
 use std::process::ExitCode;
 
-use archive::{Archive, Selection};
+use archive::Selection;
 use workload::Timestamp;
 
-use crate::args::{ArchiveCommand, Place, Which};
+use crate::args::{ArchiveCommand, Which};
 use crate::config::Config;
 
 pub fn run(command: ArchiveCommand, config: &Config) -> anyhow::Result<ExitCode> {
@@ -25,13 +25,6 @@ pub fn run(command: ArchiveCommand, config: &Config) -> anyhow::Result<ExitCode>
         ArchiveCommand::Compact(args) => compact::run(&args, config),
         ArchiveCommand::Verify(args) => verify::run(&args, config),
         ArchiveCommand::Replay(args) => replay::run(&args, config),
-    }
-}
-
-impl Place {
-    fn open(&self, config: &Config) -> archive::Result<Archive> {
-        let address = self.archive.as_deref().unwrap_or(&config.archive.address);
-        Archive::open(address, &config.archive_settings())
     }
 }
 

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use archive::Archive;
 use workload::Label;
 use workload::units::show_length;
 
@@ -13,11 +12,12 @@ use crate::output::{say_json, say_table};
 use crate::times::show_time;
 
 pub fn run(args: &LabelsArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let address = args.place.archive.as_deref().unwrap_or(&config.archive.address);
-    let labels = Archive::open(address, &config.archive_settings())?.labels()?;
+    let archive = args.place.open(config)?;
+    let labels = archive.labels()?;
     if args.json {
         say_json(&labels)?;
     } else if labels.is_empty() {
+        let address = archive.address();
         bail!("{address} has no labels: they come with `tracewise campaign run` and `campaign simulate`");
     } else {
         show(&labels)?;

@@ -1,8 +1,11 @@
 //! `tracewise campaign`
 
+mod compare;
+mod fit;
 mod job;
 mod labels;
 mod run;
+mod simulate;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,6 +16,9 @@ use crate::config::Config;
 pub fn run(command: CampaignCommand, config: Option<&Path>) -> anyhow::Result<ExitCode> {
     match command {
         CampaignCommand::Run(args) => run::run(&args, &Config::load(config)?),
+        CampaignCommand::Simulate(args) => simulate::run(&args, &Config::load(config)?),
+        CampaignCommand::Fit(args) => fit::run(&args, &Config::load(config)?),
+        CampaignCommand::Compare(args) => compare::run(&args, &Config::load(config)?),
         CampaignCommand::Labels(args) => labels::run(&args, &Config::load(config)?),
         CampaignCommand::Job(args) => job::run(&args),
     }

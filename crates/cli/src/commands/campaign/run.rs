@@ -16,20 +16,24 @@ use crate::config::Config;
 use crate::output::{complain, say_json};
 use crate::progress::Progress;
 
+/// On a disk, which the folder for temporary files often is not.
+const SCRATCH: &str = "/var/tmp";
+
 pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let file = args.plan.display().to_string();
     let text = std::fs::read_to_string(&args.plan).with_context(|| file.clone())?;
-    let n_threads = campaign::jobs::allowed_cpus()?.len();
-    let plan = Plan::from_toml(&file, &text, n_threads)?;
+    let cpus = campaign::jobs::allowed_cpus()?;
+    let plan = Plan::from_toml(&file, &text, cpus.len())?;
     let node = match &args.node {
         Some(node) => node.clone(),
         None => NodeName::new(agent::hostname())?,
     };
     let settings = RunSettings {
         node,
+        cpus,
         procfs: args.roots.procfs.clone(),
         cgroupfs: args.roots.cgroupfs.clone(),
-        scratch: args.scratch.clone().unwrap_or_else(std::env::temp_dir),
+        scratch: args.scratch.clone().unwrap_or_else(|| SCRATCH.into()),
         submit: if args.submit.is_some() { Submit::Slurm } else { Submit::Here },
         even_if_busy: args.even_if_busy,
     };

@@ -1,15 +1,21 @@
 //! What can be typed.
 
+mod analyze;
+mod campaign;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
-use agent::cpuset::CpuSet;
-use campaign::Kind;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use workload::units::{parse_bytes, parse_duration};
 use workload::{JobId, NodeName, Timestamp};
 
 use crate::times::parse_time;
+
+pub use analyze::{Analysis, AnalyzeCommand, WhichSet};
+pub use campaign::{
+    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, JobArgs, LabelsArgs, SimulateArgs,
+};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 
@@ -40,6 +46,9 @@ pub enum Command {
     /// Jobs whose kind is known: run and recorded for real, or simulated
     #[command(subcommand)]
     Campaign(CampaignCommand),
+    /// How long and how often to look at jobs, from what is known of them
+    #[command(subcommand)]
+    Analyze(AnalyzeCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),
@@ -289,87 +298,6 @@ pub enum AgentCommand {
         #[arg(long)]
         json: bool,
     },
-}
-
-#[derive(Debug, Subcommand)]
-pub enum CampaignCommand {
-    /// Run the jobs of a plan on this machine, and record them with their labels
-    Run(CampaignRunArgs),
-    /// Which jobs of an archive are known, and what they are
-    Labels(LabelsArgs),
-    /// Be one job of a campaign
-    #[command(hide = true)]
-    Job(JobArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "A plan, in TOML; docs/campaigns.md says more:\n  \
-    [[normal]]\n  kind = \"np\"            # or good-io, mpi-N, idle\n  threads = 2\n  length = [\"3m\", \"4m\"]\n\n  \
-    [[anomalous]]\n  kind = \"bad-io\"\n  threads = 2\n  length = [\"3m\", \"4m\"]\n\n  \
-    [[campaign]]\n  name = \"monday\"\n  set = \"train\"         # or validation, test\n\n\
-    Example:\n  tracewise campaign run plan.toml --into traces")]
-pub struct CampaignRunArgs {
-    /// What to run, in TOML
-    #[arg(value_name = "PLAN")]
-    pub plan: PathBuf,
-    /// The archive to record into: a folder or s3://bucket/prefix
-    #[arg(long, value_name = "ARCHIVE")]
-    pub into: Option<String>,
-    /// Let a scheduler start the jobs, on this machine
-    #[arg(long, value_enum)]
-    pub submit: Option<Scheduler>,
-    /// Where jobs may write [default: the folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
-    pub scratch: Option<PathBuf>,
-    /// Run although others are at work here
-    #[arg(long)]
-    pub even_if_busy: bool,
-    /// The name to record this machine under [default: its hostname]
-    #[arg(long, value_name = "NAME")]
-    pub node: Option<NodeName>,
-    #[command(flatten)]
-    pub roots: KernelRoots,
-    /// Print the labels as JSON at the end
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub enum Scheduler {
-    Slurm,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct LabelsArgs {
-    #[command(flatten)]
-    pub place: Place,
-    /// Print as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-pub struct JobArgs {
-    #[arg(long)]
-    pub kind: Kind,
-    /// [default: those that this process may run on]
-    #[arg(long, value_parser = parse_cpus)]
-    pub cpus: Option<CpuSet>,
-    #[arg(long)]
-    pub seconds: f64,
-    #[arg(long, default_value = "0")]
-    pub seed: u64,
-    #[arg(long)]
-    pub scratch: PathBuf,
-    #[arg(long, default_value = "1000000000")]
-    pub quota: u64,
-    /// End when stdin does
-    #[arg(long)]
-    pub tied: bool,
-}
-
-fn parse_cpus(text: &str) -> Result<CpuSet, String> {
-    CpuSet::parse(text).filter(|cpus| !cpus.is_empty()).ok_or_else(|| "write CPUs as 0-3,8".into())
 }
 
 #[derive(Debug, Subcommand)]

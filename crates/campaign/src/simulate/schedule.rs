@@ -1,0 +1,336 @@
+//! Which job runs where and when: the same normal jobs in every campaign, placed by a small batch
+//! scheduler on the threads of simulated nodes.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand::{RngExt, SeedableRng};
+use rand_distr::LogNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::{Cpu, JobId, Label, Millis, NodeName, Set, Timestamp};
+
+use super::SimulateError;
+use crate::kind::Kind;
+
+const HOUR: u64 = 3_600;
+const DAY: u64 = 24 * HOUR;
+const SHORTEST_JOB: u64 = 180;
+const LONGEST_JOB: u64 = 2 * HOUR;
+const MEDIAN_JOB: f64 = 1_200.0;
+const SPREAD: f64 = 0.7;
+/// Jobs behind the first in the queue that may overtake it.
+const LOOK_AHEAD: usize = 64;
+/// Anomalous jobs for each normal one, in campaigns of the test set.
+const ANOMALOUS_SHARE: f64 = 0.1;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterSettings {
+    pub n_nodes: u32,
+    pub threads_a_node: u16,
+    /// The length of each campaign.
+    pub seconds: u64,
+    pub campaigns: Vec<(String, Set)>,
+    pub seed: u64,
+    /// The share of all threads that normal jobs ask for, on the average.
+    pub load: f64,
+    pub start: Timestamp,
+    /// When the cluster itself began: what drifts has drifted since then.
+    pub origin: Timestamp,
+    /// The number of the first job.
+    pub first_job: u64,
+}
+
+/// A job with its place.
+#[derive(Debug, Clone)]
+pub struct ScheduledJob {
+    pub kind: Kind,
+    pub label: Label,
+    pub node: usize,
+    pub seed: u64,
+}
+
+/// What a job asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shape {
+    kind: Kind,
+    n_threads: u16,
+}
+
+/// The jobs of every campaign, in order of their starts.
+pub fn schedule(settings: &ClusterSettings) -> Result<Vec<ScheduledJob>, SimulateError> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(
+        settings.seed.wrapping_add((settings.start - settings.origin).0 as u64),
+    );
+    let normal = shapes(settings, &mut rng);
+    let n_anomalous = ((normal.len() as f64 * ANOMALOUS_SHARE) as usize).max(Kind::ANOMALOUS.len());
+    let anomalous: Vec<Shape> = (0..n_anomalous)
+        .map(|index| Shape {
+            kind: Kind::ANOMALOUS[index % Kind::ANOMALOUS.len()],
+            n_threads: threads_of([2, 4, 8], settings.threads_a_node, &mut rng),
+        })
+        .collect();
+    let mut jobs = Vec::new();
+    for (index, (name, set)) in settings.campaigns.iter().enumerate() {
+        let mut shapes = normal.clone();
+        if *set == Set::Test {
+            shapes.extend(&anomalous);
+        }
+        shapes.shuffle(&mut rng);
+        let begin = settings.start + Millis((index as u64 * settings.seconds * 1_000) as i64);
+        for placed in place(settings, &shapes, begin, &mut rng)? {
+            let number = settings.first_job + jobs.len() as u64;
+            let moment = |second: u64| begin + Millis((second * 1_000) as i64);
+            let label = Label {
+                campaign: name.clone(),
+                set: *set,
+                kind: placed.shape.kind.to_string(),
+                job: JobId::new(number.to_string())?,
+                node: node_name(placed.node)?,
+                threads: placed.threads,
+                start: moment(placed.start),
+                end: moment(placed.end),
+                made_by: Some("simulation".into()),
+                disturbance: None,
+            };
+            jobs.push(ScheduledJob { kind: placed.shape.kind, label, node: placed.node, seed: rng.random() });
+        }
+    }
+    Ok(jobs)
+}
+
+pub fn node_name(index: usize) -> Result<NodeName, SimulateError> {
+    Ok(NodeName::new(format!("n{:03}", index + 1))?)
+}
+
+/// Enough jobs to keep the cluster as busy as asked for, at least one of each normal kind.
+fn shapes(settings: &ClusterSettings, rng: &mut Xoshiro256PlusPlus) -> Vec<Shape> {
+    let most = settings.threads_a_node;
+    let capacity = f64::from(settings.n_nodes) * f64::from(most) * settings.seconds as f64;
+    let mean_length = (MEDIAN_JOB * (SPREAD * SPREAD / 2.0).exp()).min(settings.seconds as f64 / 4.0);
+    let (mut shapes, mut asked): (Vec<Shape>, f64) = (Vec::new(), 0.0);
+    while shapes.len() < 4 || asked < settings.load * capacity {
+        let turn = if shapes.len() < 4 { [0.1, 0.5, 0.7, 0.95][shapes.len()] } else { rng.random() };
+        let shape = match turn {
+            0.0..0.4 => Shape { kind: Kind::Np, n_threads: threads_of([1, 2, 4, 8, 16], most, rng) },
+            0.4..0.6 => Shape { kind: Kind::GoodIo, n_threads: threads_of([1, 2, 4, 8], most, rng) },
+            0.6..0.85 => {
+                let n_threads = threads_of([2, 4, 8, 16, 32], most, rng);
+                Shape { kind: Kind::Mpi(n_threads), n_threads }
+            }
+            _ => Shape { kind: Kind::Idle, n_threads: threads_of([1, 2, 4, 8], most, rng) },
+        };
+        asked += f64::from(shape.n_threads) * mean_length;
+        shapes.push(shape);
+    }
+    shapes
+}
+
+fn threads_of<const N: usize>(choices: [u16; N], most: u16, rng: &mut Xoshiro256PlusPlus) -> u16 {
+    let fitting: Vec<u16> = choices.into_iter().filter(|threads| *threads <= most).collect();
+    fitting.choose(rng).copied().unwrap_or(most)
+}
+
+struct Placed {
+    shape: Shape,
+    node: usize,
+    threads: Vec<Cpu>,
+    start: u64,
+    end: u64,
+}
+
+/// A job that waits for its place.
+struct Waiting {
+    shape: Shape,
+    arrival: u64,
+    length: f64,
+}
+
+/// Places every job inside its campaign; lengths shrink until all of them fit.
+fn place(
+    settings: &ClusterSettings,
+    shapes: &[Shape],
+    begin: Timestamp,
+    rng: &mut Xoshiro256PlusPlus,
+) -> Result<Vec<Placed>, SimulateError> {
+    let lengths = LogNormal::new(MEDIAN_JOB.ln(), SPREAD).map_err(|_| SimulateError::Hours)?;
+    let longest = (LONGEST_JOB as f64).min(settings.seconds as f64 / 3.0);
+    let shortest = (SHORTEST_JOB as f64).min(longest);
+    let mut waiting: Vec<Waiting> = shapes
+        .iter()
+        .map(|shape| Waiting {
+            shape: *shape,
+            arrival: arrival(settings, begin, rng),
+            length: rng.sample(lengths).clamp(shortest, longest),
+        })
+        .collect();
+    waiting.sort_by_key(|job| job.arrival);
+    for _ in 0..40 {
+        let placed = run_queue(settings, &waiting);
+        let last = placed.iter().map(|job| job.end).max().unwrap_or(0);
+        if last <= settings.seconds {
+            return Ok(placed);
+        }
+        let shrink = (0.97 * settings.seconds as f64 / last as f64).clamp(0.5, 0.97);
+        for job in &mut waiting {
+            job.length = (job.length * shrink).max(30.0);
+            job.arrival = (job.arrival as f64 * 0.98) as u64;
+        }
+    }
+    Err(SimulateError::Hours)
+}
+
+/// A moment of the campaign: more of them by day than by night, and on workdays than at weekends.
+fn arrival(settings: &ClusterSettings, begin: Timestamp, rng: &mut Xoshiro256PlusPlus) -> u64 {
+    loop {
+        let second = rng.random_range(0..(settings.seconds * 17 / 20).max(1));
+        if rng.random::<f64>() < crowd((begin.0 / 1_000).unsigned_abs() + second) {
+            return second;
+        }
+    }
+}
+
+/// How many people are at work at an epoch second, from a few to one.
+fn crowd(second: u64) -> f64 {
+    let hour = (second % DAY) as f64 / HOUR as f64;
+    let by_hour = 0.6 + 0.4 * ((hour - 14.0) / 24.0 * std::f64::consts::TAU).cos();
+    // The epoch was a Thursday.
+    let is_weekend = matches!((second / DAY + 4) % 7, 0 | 6);
+    if is_weekend { by_hour * 0.5 } else { by_hour }
+}
+
+/// First come, first served, but for those that fit beside the first.
+fn run_queue(settings: &ClusterSettings, waiting: &[Waiting]) -> Vec<Placed> {
+    let mut free: Vec<Vec<Cpu>> =
+        vec![(0..settings.threads_a_node).map(Cpu).collect(); settings.n_nodes as usize];
+    let mut ends: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut queue: VecDeque<usize> = VecDeque::new();
+    let mut placed: Vec<Placed> = Vec::with_capacity(waiting.len());
+    let (mut next, mut now) = (0, 0);
+    loop {
+        while next < waiting.len() && waiting[next].arrival <= now {
+            queue.push_back(next);
+            next += 1;
+        }
+        let mut index = 0;
+        while index < queue.len().min(LOOK_AHEAD) {
+            let job = &waiting[queue[index]];
+            match take_threads(&mut free, usize::from(job.shape.n_threads)) {
+                None => index += 1,
+                Some((node, threads)) => {
+                    queue.remove(index);
+                    let end = now + job.length.round().max(1.0) as u64;
+                    ends.push(Reverse((end, placed.len())));
+                    placed.push(Placed { shape: job.shape, node, threads, start: now, end });
+                }
+            }
+        }
+        let next_end = ends.peek().map(|Reverse((end, _))| *end);
+        let next_arrival = waiting.get(next).map(|job| job.arrival);
+        now = match (next_end, next_arrival) {
+            (None, None) => return placed,
+            (Some(end), None) => end,
+            (None, Some(arrival)) => arrival.max(now),
+            (Some(end), Some(arrival)) => end.min(arrival.max(now)),
+        };
+        while ends.peek().is_some_and(|Reverse((end, _))| *end <= now) {
+            let Some(Reverse((_, job))) = ends.pop() else { break };
+            let threads = placed[job].threads.iter().copied();
+            free[placed[job].node].extend(threads);
+            free[placed[job].node].sort_unstable();
+        }
+    }
+}
+
+/// Threads of the first node that has enough, side by side if there are any so.
+fn take_threads(free: &mut [Vec<Cpu>], n_threads: usize) -> Option<(usize, Vec<Cpu>)> {
+    let node = free.iter().position(|threads| threads.len() >= n_threads)?;
+    let threads = &mut free[node];
+    let is_run =
+        |first: &usize| usize::from(threads[first + n_threads - 1].0 - threads[*first].0) == n_threads - 1;
+    let first = (0..=threads.len() - n_threads).find(is_run).unwrap_or(0);
+    Some((node, threads.drain(first..first + n_threads).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn settings() -> ClusterSettings {
+        ClusterSettings {
+            n_nodes: 3,
+            threads_a_node: 16,
+            seconds: 4 * HOUR,
+            campaigns: vec![
+                ("a".into(), Set::Train),
+                ("b".into(), Set::Train),
+                ("c".into(), Set::Validation),
+                ("d".into(), Set::Test),
+            ],
+            seed: 11,
+            load: 0.6,
+            start: Timestamp::from_seconds(1_767_571_200),
+            origin: Timestamp::from_seconds(1_767_571_200),
+            first_job: 1,
+        }
+    }
+
+    #[test]
+    fn every_campaign_has_the_same_normal_jobs_and_keeps_to_its_time() {
+        let settings = settings();
+        let jobs = schedule(&settings).unwrap();
+        let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+        for job in &jobs {
+            let index = settings.campaigns.iter().position(|(name, _)| *name == job.label.campaign).unwrap();
+            let begin = settings.start + Millis((index as u64 * settings.seconds * 1_000) as i64);
+            assert!(
+                job.label.start >= begin && job.label.end <= begin + Millis(settings.seconds as i64 * 1_000)
+            );
+            if job.kind.is_anomalous() {
+                assert_eq!(job.label.set, Set::Test);
+            } else {
+                *counts.entry(&job.label.campaign).or_default().entry(&job.label.kind).or_default() += 1;
+            }
+        }
+        assert!(counts["a"].len() >= 4 && counts.values().all(|count| *count == counts["a"]), "{counts:?}");
+        let all = jobs.iter().filter(|job| job.kind.is_anomalous()).map(|job| job.kind);
+        assert_eq!(all.collect::<std::collections::BTreeSet<_>>().len(), Kind::ANOMALOUS.len());
+    }
+
+    #[test]
+    fn no_thread_has_two_jobs_at_once() {
+        let jobs = schedule(&settings()).unwrap();
+        let mut spans: BTreeMap<(usize, Cpu), Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+        for job in &jobs {
+            for thread in &job.label.threads {
+                spans.entry((job.node, *thread)).or_default().push((job.label.start, job.label.end));
+            }
+        }
+        for spans in spans.values_mut() {
+            spans.sort();
+            assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0));
+        }
+    }
+
+    #[test]
+    fn one_seed_is_one_schedule() {
+        let ids = |seed: u64| -> Vec<Label> {
+            schedule(&ClusterSettings { seed, ..settings() })
+                .unwrap()
+                .into_iter()
+                .map(|job| job.label)
+                .collect()
+        };
+        assert_eq!(ids(5), ids(5));
+        assert_ne!(ids(5), ids(6));
+    }
+
+    #[test]
+    fn there_is_more_to_do_by_day_and_on_workdays() {
+        let monday = 1_767_571_200;
+        assert!(crowd(monday + 14 * HOUR) > 2.0 * crowd(monday + 2 * HOUR));
+        assert!(crowd(monday + 14 * HOUR) > 1.5 * crowd(monday + 6 * DAY + 14 * HOUR));
+    }
+}

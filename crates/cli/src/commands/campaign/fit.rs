@@ -1,0 +1,57 @@
+//! `tracewise campaign fit`
+
+use std::process::ExitCode;
+
+use anyhow::Context;
+use campaign::job_trace;
+use campaign::simulate::fit::fit;
+use campaign::simulate::model::{Behaviour, Model};
+use serde_json::json;
+use workload::Label;
+
+use crate::args::FitArgs;
+use crate::config::Config;
+use crate::output::{say, say_json, say_table};
+use crate::progress::Progress;
+use crate::times::show_time;
+
+pub fn run(args: &FitArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let archive = args.place.open(config)?;
+    let labels = archive.labels()?;
+    let progress = Progress::new(format!("reading {}", archive.address()));
+    let jobs = job_trace::read(&archive, &labels, |done, total| progress.update(done, total))?;
+    drop(progress);
+    let model = fit(&jobs, &origin(&labels))?;
+    let text = serde_json::to_string(&model)?;
+    std::fs::write(&args.out, text + "\n").with_context(|| args.out.display().to_string())?;
+    if args.json {
+        say_json(
+            &json!({ "out": args.out, "origin": model.origin, "kinds": model.kinds.keys().collect::<Vec<_>>() }),
+        )?;
+    } else {
+        say(&format!("{}: fitted to {}", args.out.display(), model.origin))?;
+        show(&model)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn origin(labels: &[Label]) -> String {
+    let seconds: i64 = labels.iter().map(|label| (label.end - label.start).0 / 1_000).sum();
+    let first = labels.iter().map(|label| label.start).min().map(show_time).unwrap_or_default();
+    format!("{} jobs of {} min in all, recorded from {first} on", labels.len(), seconds / 60)
+}
+
+fn show(model: &Model) -> anyhow::Result<()> {
+    let rows: Vec<Vec<String>> = model
+        .kinds
+        .iter()
+        .map(|(kind, model)| {
+            let behaviour = match &model.behaviour {
+                Behaviour::Phases(phases) => format!("{} phases", phases.phases.len()),
+                Behaviour::Barrier(barrier) => format!("ranks that meet every {:.1} s", barrier.mean_seconds),
+            };
+            vec![kind.clone(), behaviour, format!("{:.0} MB", model.memory.bytes_a_thread / 1e6)]
+        })
+        .collect();
+    say_table(&["KIND", "BEHAVIOUR", ">MEMORY A THREAD"], &rows)
+}

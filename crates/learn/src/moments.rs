@@ -1,0 +1,33 @@
+//! Means, deviations, correlations.
+
+pub fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// Of all there are, not of a sample of more.
+pub fn deviation(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64).sqrt()
+}
+
+/// Pearson's; zero where one side does not vary.
+pub fn correlation(pairs: impl Iterator<Item = (f64, f64)>) -> f64 {
+    let (one, other): (Vec<f64>, Vec<f64>) = pairs.unzip();
+    let (a, b) = (mean(&one), mean(&other));
+    let along: f64 = one.iter().zip(&other).map(|(x, y)| (x - a) * (y - b)).sum();
+    let spread = deviation(&one) * deviation(&other) * one.len() as f64;
+    if spread > 1e-12 { along / spread } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_together_is_correlated_and_what_does_not_vary_is_not() {
+        let numbers = [1.0, 2.0, 4.0, 3.0];
+        assert!((correlation(numbers.iter().map(|x| (*x, 3.0 - 2.0 * x))) + 1.0).abs() < 1e-12);
+        assert_eq!(correlation(numbers.iter().map(|x| (*x, 5.0))), 0.0);
+        assert_eq!((mean(&numbers), deviation(&[2.0, 4.0])), (2.5, 1.0));
+    }
+}

@@ -1,0 +1,62 @@
+//! A folder with a report: the page, each chart as SVG and PNG, and the numbers as JSON.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::chart::Chart;
+use crate::page::Page;
+use crate::png::png;
+
+/// Pixels for each unit of a chart.
+const PIXELS: f32 = 2.0;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ReportError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("a chart cannot be drawn: {reason}")]
+    Picture { reason: String },
+    #[error("the numbers cannot be written: {0}")]
+    Json(#[from] serde_json::Error),
+}
+
+/// Where a report is written, each file as a whole.
+#[derive(Debug, Clone)]
+pub struct ReportFolder(PathBuf);
+
+impl ReportFolder {
+    pub fn create(path: &Path) -> Result<Self, ReportError> {
+        fs::create_dir_all(path).map_err(|source| ReportError::Io { path: path.to_owned(), source })?;
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Writes a chart as `name.svg` and `name.png`; returns the SVG, for the page.
+    pub fn chart(&self, name: &str, chart: &Chart) -> Result<String, ReportError> {
+        let svg = chart.svg();
+        self.write(&format!("{name}.svg"), svg.as_bytes())?;
+        self.write(&format!("{name}.png"), &png(&svg, PIXELS)?)?;
+        Ok(svg)
+    }
+
+    /// Writes `name.json` and then `name.html`; returns the path of the page.
+    pub fn page(&self, name: &str, page: &Page, numbers: &impl Serialize) -> Result<PathBuf, ReportError> {
+        self.write(&format!("{name}.json"), serde_json::to_string_pretty(numbers)?.as_bytes())?;
+        self.write(&format!("{name}.html"), page.html().as_bytes())
+    }
+
+    fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, ReportError> {
+        let path = self.0.join(name);
+        let temporary = self.0.join(format!(".{name}.part"));
+        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        match written {
+            Ok(()) => Ok(path),
+            Err(source) => {
+                let _ = fs::remove_file(&temporary);
+                Err(ReportError::Io { path, source })
+            }
+        }
+    }
+}
