@@ -120,7 +120,7 @@ fn nice_step(rough: f64) -> f64 {
 
 fn named_by(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).max(0.0) as usize;
-    if step >= 1e6 || step < 1e-4 { named(value) } else { format!("{value:.decimals$}") }
+    if !(1e-4..1e6).contains(&step) { named(value) } else { format!("{value:.decimals$}") }
 }
 
 fn named(value: f64) -> String {

@@ -154,7 +154,7 @@ fn on_each(
                 })
             })
             .collect();
-        workers.into_iter().map(join).collect()
+        workers.into_iter().try_for_each(join)
     })
 }
 

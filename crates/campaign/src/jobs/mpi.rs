@@ -60,10 +60,9 @@ impl Mpi {
 pub fn find_mpi() -> Option<Mpi> {
     let find = |names: [&str; 2]| {
         let folders = std::env::var_os("PATH")?;
-        let found = std::env::split_paths(&folders)
+        std::env::split_paths(&folders)
             .flat_map(|folder| names.map(|name| folder.join(name)))
-            .find(|path| path.is_file());
-        found
+            .find(|path| path.is_file())
     };
     Some(Mpi {
         compiler: find(["mpicc.mpich", "mpicc"])?,

@@ -100,7 +100,7 @@ fn fit_phases(runs: &[Run<'_>]) -> Phases {
             Phase { first: role(true), others: role(false) }
         })
         .collect();
-    let scores = Scores::new(runs, &phase_runs, n_phases);
+    let scores = Scores::new(runs, &phase_runs);
     Phases {
         transitions: transitions(&phase_runs, n_phases),
         memory: scores.memory(),
@@ -162,6 +162,9 @@ fn quantiles(mut values: Vec<f32>) -> Quantiles {
     }
 }
 
+/// A run, a second of it, a thread.
+type Place = (usize, usize, usize);
+
 /// Sticks as normal deviates: how unusual each is in its phase and role.
 struct Scores {
     /// By run, second, thread.
@@ -169,40 +172,27 @@ struct Scores {
 }
 
 impl Scores {
-    fn new(runs: &[Run<'_>], phase_runs: &[&[usize]], n_phases: usize) -> Self {
-        let normal = Normal::standard();
+    fn new(runs: &[Run<'_>], phase_runs: &[&[usize]]) -> Self {
         let mut scored: Vec<Vec<Vec<[f64; N_STICKS]>>> = runs
             .iter()
             .map(|run| run.iter().map(|second| vec![[0.0; N_STICKS]; second.len()]).collect())
             .collect();
-        for phase in 0..n_phases {
-            for is_first in [true, false] {
-                for stick in 0..N_STICKS {
-                    let mut values: Vec<(f32, (usize, usize, usize))> = Vec::new();
-                    for (at, (run, phases)) in runs.iter().zip(phase_runs).enumerate() {
-                        for (second, rates) in
-                            run.iter().enumerate().filter(|(second, _)| phases[*second] == phase)
-                        {
-                            let of_role =
-                                rates.iter().enumerate().filter(|(thread, _)| (*thread == 0) == is_first);
-                            values.extend(
-                                of_role
-                                    .map(|(thread, rates)| (sticks_of(*rates)[stick], (at, second, thread))),
-                            );
-                        }
-                    }
-                    values.sort_by(|a, b| a.0.total_cmp(&b.0));
-                    let n_values = values.len() as f64;
-                    let mut below = 0;
-                    for tied in values.chunk_by(|a, b| a.0 == b.0) {
-                        // Values that are alike share their place.
-                        let place = (below as f64 + tied.len() as f64 / 2.0) / n_values;
-                        let score = normal.inverse_cdf(place.clamp(1e-4, 1.0 - 1e-4));
-                        tied.iter().for_each(|(_, (run, second, thread))| {
-                            scored[*run][*second][*thread][stick] = score
-                        });
-                        below += tied.len();
-                    }
+        // Where each second of a thread is, by phase and role.
+        let mut places: BTreeMap<(usize, bool), Vec<Place>> = BTreeMap::new();
+        for (at, (run, phases)) in runs.iter().zip(phase_runs).enumerate() {
+            for (second, (threads, phase)) in run.iter().zip(*phases).enumerate() {
+                for thread in 0..threads.len() {
+                    places.entry((*phase, thread == 0)).or_default().push((at, second, thread));
+                }
+            }
+        }
+        for places in places.values() {
+            let sticks: Vec<[f32; N_STICKS]> =
+                places.iter().map(|(run, second, thread)| sticks_of(runs[*run][*second][*thread])).collect();
+            for stick in 0..N_STICKS {
+                let values: Vec<f32> = sticks.iter().map(|sticks| sticks[stick]).collect();
+                for ((run, second, thread), score) in places.iter().zip(normal_scores(&values)) {
+                    scored[*run][*second][*thread][stick] = score;
                 }
             }
         }
@@ -249,6 +239,22 @@ impl Scores {
             rounded(correlation(pairs.into_iter()))
         })
     }
+}
+
+/// The normal deviate of each value's rank; values that are alike share theirs.
+fn normal_scores(values: &[f32]) -> Vec<f64> {
+    let normal = Normal::standard();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
+    let mut scores = vec![0.0; values.len()];
+    let mut below = 0;
+    for tied in order.chunk_by(|a, b| values[*a] == values[*b]) {
+        let place = (below as f64 + tied.len() as f64 / 2.0) / values.len() as f64;
+        let score = normal.inverse_cdf(place.clamp(1e-4, 1.0 - 1e-4));
+        tied.iter().for_each(|index| scores[*index] = score);
+        below += tied.len();
+    }
+    scores
 }
 
 /// What shows that a rank waits: ranks of MPI yield, which is system time; threads at a barrier sleep.

@@ -59,7 +59,7 @@ impl World {
                 (family, knots)
             })
             .collect();
-        let mut rng = of_what(0x776f_726c_64 ^ since_origin);
+        let mut rng = of_what(0x0077_6f72_6c64 ^ since_origin);
         let stall = stalls(settings, jobs, n_seconds, &mut rng);
         let mut mood = Vec::with_capacity(n_seconds);
         let mut here = 0.0;

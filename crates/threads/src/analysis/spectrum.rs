@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use archive::Archive;
-use learn::{Spectrum, Welch};
+use learn::{Peak, Spectrum, Welch};
 use rayon::prelude::*;
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 use serde::Serialize;
@@ -24,6 +24,8 @@ const MOST_STEPS: usize = 5_000_000;
 const MOST_STEPS_OF_ALL: usize = 30_000_000;
 /// Periods that a segment has to hold of what it is said to repeat.
 const LEAST_PERIODS: usize = 2;
+/// Frequencies on either side of a peak over which the taper spreads it.
+const WIDTH: usize = 2;
 /// Chances that noise alone makes any frequency of a spectrum stand out.
 const FALSE_ALARM: f64 = 0.01;
 /// Where nothing stands out, a window has to see this share of what varies.
@@ -189,54 +191,65 @@ fn channel_spectrum(
     })
 }
 
-/// Frequencies that stand out of red noise with the same power and memory.
+/// Frequencies that stand out of red noise with the same power and memory, lowest first. Peaks are no noise:
+/// the strongest is taken out, the noise fitted again to what is left, and so on until nothing stands out.
 fn dominant(spectrum: &Spectrum) -> Vec<Dominant> {
-    let noise = red_noise(spectrum);
     // Segments overlap by half and are tapered, so that they count for less than as many of their own.
     let freedom = (2.0 * spectrum.n_segments as f64 * 0.95).max(2.0);
     let Ok(chance) = ChiSquared::new(freedom) else { return Vec::new() };
-    let threshold = chance.inverse_cdf(1.0 - FALSE_ALARM / noise.len() as f64) / freedom;
-    let at = |hz: f64| noise[((hz / spectrum.resolution).round() as usize).min(noise.len() - 1)];
-    spectrum
-        .peaks(0.0)
-        .into_iter()
-        .filter(|peak| peak.frequency > (LEAST_PERIODS as f64 - 0.5) * spectrum.resolution)
-        .map(|peak| Dominant {
-            hz: peak.frequency,
-            seconds: 1.0 / peak.frequency,
-            times_noise: peak.density / at(peak.frequency),
-        })
-        .filter(|peak| peak.times_noise > threshold)
-        .collect()
+    let threshold = chance.inverse_cdf(1.0 - FALSE_ALARM / spectrum.density.len() as f64) / freedom;
+    let index_of = |peak: &Peak| (peak.frequency / spectrum.resolution).round() as usize;
+    let mut peaks: Vec<Peak> = spectrum.peaks(0.0);
+    peaks.retain(|peak| index_of(peak) >= LEAST_PERIODS);
+    let mut floor = spectrum.density.clone();
+    let mut found: Vec<Peak> = Vec::new();
+    loop {
+        let noise = red_noise(&floor);
+        let times_noise = |peak: &Peak| peak.density / noise[index_of(peak)];
+        let strongest =
+            (0..peaks.len()).max_by(|a, b| times_noise(&peaks[*a]).total_cmp(&times_noise(&peaks[*b])));
+        match strongest.filter(|index| times_noise(&peaks[*index]) > threshold) {
+            Some(index) => {
+                let peak = peaks.swap_remove(index);
+                cut_out(&mut floor, index_of(&peak));
+                found.push(peak);
+            }
+            None => {
+                found.retain(|peak| times_noise(peak) > threshold);
+                found.sort_by(|a, b| a.frequency.total_cmp(&b.frequency));
+                let dominant = |peak: &Peak| Dominant {
+                    hz: peak.frequency,
+                    seconds: 1.0 / peak.frequency,
+                    times_noise: times_noise(peak),
+                };
+                return found.iter().map(dominant).collect();
+            }
+        }
+    }
 }
 
-/// The spectrum of noise in which each step remembers the one before, as strongly as here. Peaks are no
-/// noise: it is fitted to what is left of the spectrum without them (after Mann and Lees, 1996).
-fn red_noise(spectrum: &Spectrum) -> Vec<f64> {
-    let last = (spectrum.density.len() - 1).max(1) as f64;
+/// Replaces a peak, as wide as the taper makes it, by a line between its feet.
+fn cut_out(density: &mut [f64], index: usize) {
+    let (low, high) = (index.saturating_sub(WIDTH + 1).max(1), (index + WIDTH + 1).min(density.len() - 1));
+    let (from, to) = (density[low], density[high]);
+    for at in low..=high {
+        density[at] = from + (to - from) * (at - low) as f64 / (high - low).max(1) as f64;
+    }
+}
+
+/// The spectrum of noise in which each step remembers the one before, as strongly as here.
+fn red_noise(density: &[f64]) -> Vec<f64> {
+    let last = (density.len() - 1).max(1) as f64;
     let angle = |index: usize| std::f64::consts::PI * index as f64 / last;
-    let floor = without_peaks(&spectrum.density);
-    let power: f64 = floor.iter().skip(1).sum();
+    let power: f64 = density.iter().skip(1).sum();
     let along: f64 =
-        floor.iter().enumerate().skip(1).map(|(index, density)| density * angle(index).cos()).sum();
+        density.iter().enumerate().skip(1).map(|(index, density)| density * angle(index).cos()).sum();
     let memory = if power > 0.0 { (along / power).clamp(-0.98, 0.98) } else { 0.0 };
-    let shape: Vec<f64> = (0..floor.len())
+    let shape: Vec<f64> = (0..density.len())
         .map(|index| 1.0 / (1.0 - 2.0 * memory * angle(index).cos() + memory * memory))
         .collect();
     let scale = power / shape.iter().skip(1).sum::<f64>();
     shape.into_iter().map(|shape| shape * scale).collect()
-}
-
-/// Each density replaced by the median of those around it.
-fn without_peaks(density: &[f64]) -> Vec<f64> {
-    let reach = (density.len() / 16).max(4);
-    let median = |index: usize| {
-        let mut around =
-            density[index.saturating_sub(reach).max(1)..(index + reach + 1).min(density.len())].to_vec();
-        around.sort_by(f64::total_cmp);
-        around.get(around.len() / 2).copied().unwrap_or(0.0)
-    };
-    (0..density.len()).map(median).collect()
 }
 
 /// The frequency above which a window's share of the power lies.
