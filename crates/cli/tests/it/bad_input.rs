@@ -226,7 +226,7 @@ impl Drop for Spinner {
 fn a_machine_that_others_use_is_left_alone() {
     let folder = tempfile::tempdir().unwrap();
     let plan = folder.path().join("plan.toml");
-    std::fs::write(&plan, "[[normal]]\nkind = \"idle\"\nlength = [\"1s\", \"1s\"]\n[[campaign]]\nname = \"a\"\nset = \"train\"\n")
+    std::fs::write(&plan, "[[normal]]\nkind = \"idle\"\nlength = [\"3s\", \"3s\"]\n[[campaign]]\nname = \"a\"\nset = \"train\"\n")
         .unwrap();
     let n_threads = std::thread::available_parallelism().unwrap().get();
     let _others: Vec<Spinner> = (0..n_threads).map(|_| Spinner::start()).collect();

@@ -28,6 +28,10 @@ const LEAST_PERIODS: usize = 2;
 const WIDTH: usize = 2;
 /// Chances that noise alone makes any frequency of a spectrum stand out.
 const FALSE_ALARM: f64 = 0.01;
+/// With many segments the smallest hump is no chance any more; it has to be so many times the noise too.
+const LEAST_TIMES_NOISE: f64 = 2.0;
+/// A channel that moves less is left to the others.
+const LEAST_DEVIATION: f64 = 0.02;
 /// Where nothing stands out, a window has to see this share of what varies.
 const SHARE_SEEN: f64 = 0.95;
 
@@ -60,6 +64,8 @@ pub struct KindSpectrum {
 pub struct ChannelSpectrum {
     pub channel: &'static str,
     pub is_constant: bool,
+    /// Standard deviation, of what is faster than a segment.
+    pub deviation: f64,
     /// Segments that the spectrum is the mean of.
     pub segments: usize,
     /// Frequencies that stand out of noise with the same memory, lowest first.
@@ -68,6 +74,13 @@ pub struct ChannelSpectrum {
     pub corner_hz: Option<f64>,
     pub frequencies_hz: Vec<f64>,
     pub density: Vec<f64>,
+}
+
+impl ChannelSpectrum {
+    /// What a window has to be long enough for.
+    fn slowest_hz(&self) -> Option<f64> {
+        self.dominant.first().map(|peak| peak.hz).or(self.corner_hz)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Serialize)]
@@ -183,6 +196,7 @@ fn channel_spectrum(
     Ok(ChannelSpectrum {
         channel,
         is_constant,
+        deviation: (spectrum.density.iter().sum::<f64>() * spectrum.resolution).sqrt(),
         segments: spectrum.n_segments,
         dominant,
         corner_hz,
@@ -197,7 +211,8 @@ fn dominant(spectrum: &Spectrum) -> Vec<Dominant> {
     // Segments overlap by half and are tapered, so that they count for less than as many of their own.
     let freedom = (2.0 * spectrum.n_segments as f64 * 0.95).max(2.0);
     let Ok(chance) = ChiSquared::new(freedom) else { return Vec::new() };
-    let threshold = chance.inverse_cdf(1.0 - FALSE_ALARM / spectrum.density.len() as f64) / freedom;
+    let by_chance = chance.inverse_cdf(1.0 - FALSE_ALARM / spectrum.density.len() as f64) / freedom;
+    let threshold = by_chance.max(LEAST_TIMES_NOISE);
     let index_of = |peak: &Peak| (peak.frequency / spectrum.resolution).round() as usize;
     let mut peaks: Vec<Peak> = spectrum.peaks(0.0);
     peaks.retain(|peak| index_of(peak) >= LEAST_PERIODS);
@@ -262,29 +277,30 @@ fn corner(spectrum: &Spectrum) -> Option<f64> {
     })
 }
 
-/// The lowest dominant frequency decides; where there is none, the lowest corner.
+/// What is slowest decides: the lowest dominant frequency of a channel, or its corner where there is none.
 fn advise(kinds: &[KindSpectrum], segment_seconds: f64) -> Result<Advice, AnalysisError> {
     let channels = || kinds.iter().flat_map(|kind| kind.channels.iter().map(move |channel| (kind, channel)));
-    let by_hz = |a: &(f64, &KindSpectrum, &ChannelSpectrum), b: &(f64, &KindSpectrum, &ChannelSpectrum)| {
-        a.0.total_cmp(&b.0)
+    let slowest = |least_deviation: f64| {
+        channels()
+            .filter(|(_, channel)| channel.deviation >= least_deviation)
+            .filter_map(|(kind, channel)| Some((channel.slowest_hz()?, kind, channel)))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
     };
-    let dominant = channels()
-        .filter_map(|(kind, channel)| Some((channel.dominant.first()?.hz, kind, channel)))
-        .min_by(by_hz);
-    let corner =
-        channels().filter_map(|(kind, channel)| Some((channel.corner_hz?, kind, channel))).min_by(by_hz);
-    let Some((hz, kind, channel)) = dominant.or(corner) else { return Err(AnalysisError::Constant) };
+    // Channels that hardly move decide only if all are like that.
+    let Some((hz, kind, channel)) = slowest(LEAST_DEVIATION).or_else(|| slowest(0.0)) else {
+        return Err(AnalysisError::Constant);
+    };
     let window_seconds = ((1.0 / hz) / 10.0 - 1e-9).ceil().max(1.0) as u64 * 10;
     let what = format!("{} time of {}", channel.channel, kind.kind);
-    let mut reason = match dominant {
-        Some(_) => format!(
-            "the slowest thing that repeats is the {what}, every {:.0} s ({hz:.4} Hz): a window of \
-             {window_seconds} s sees it once as a whole",
+    let mut reason = match channel.dominant.is_empty() {
+        false => format!(
+            "the slowest is the {what}, which repeats every {:.0} s ({hz:.4} Hz): a window of {window_seconds} s sees \
+             it once as a whole",
             1.0 / hz
         ),
-        None => format!(
-            "nothing repeats at a frequency that stands out of noise; {:.0} % of what varies, slowest in the \
-             {what}, is faster than {hz:.4} Hz: a window of {window_seconds} s sees it",
+        true => format!(
+            "the slowest is the {what}, in which nothing repeats that would stand out of noise; {:.0} % of what varies \
+             there is faster than {hz:.4} Hz, and a window of {window_seconds} s sees that",
             SHARE_SEEN * 100.0
         ),
     };
@@ -309,8 +325,9 @@ pub fn write(
     page.lead(format!("Look at {} seconds at a time: {}.", advice.window_seconds, advice.reason));
     page.text(format!(
         "Welch's spectral density of every stretch that one job owned without a gap, in segments of {:.0} s that \
-         overlap by half; each kind is the mean of its segments. A frequency is dominant if red noise with the \
-         same power and memory would show it with a chance of less than {FALSE_ALARM}.",
+         overlap by half; each kind is the mean of its segments. A frequency is dominant if it has at least \
+         {LEAST_TIMES_NOISE} times the density of red noise with the same power and memory, and such noise would show \
+         it with a chance of less than {FALSE_ALARM}.",
         report.segment_seconds
     ));
     for (index, channel) in CHANNELS.iter().enumerate() {

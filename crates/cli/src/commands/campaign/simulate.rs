@@ -1,6 +1,6 @@
 //! `tracewise campaign simulate`
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -75,11 +75,7 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows: Vec<Vec<String>> = count(&labels)
-        .into_iter()
-        .map(|((campaign, kind), count)| vec![campaign, kind, count.to_string()])
-        .collect();
-    say_table(&["CAMPAIGN", "KIND", ">JOBS"], &rows)?;
+    show_counts(&settings, &labels)?;
     say(&format!(
         "\n{address}: {} readings of {} nodes from {} to {}, {}, made in {:.1} s",
         show_count(report.readings),
@@ -96,6 +92,23 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
 fn after(settings: ClusterSettings, known: &[Label]) -> ClusterSettings {
     let last = known.iter().filter_map(|label| label.job.as_str().parse::<u64>().ok()).max();
     ClusterSettings { first_job: last.map_or(settings.first_job, |last| last + 1), ..settings }
+}
+
+/// How many jobs of each kind each campaign has.
+fn show_counts(settings: &ClusterSettings, labels: &[Label]) -> anyhow::Result<()> {
+    let counts = count(labels);
+    let kinds: BTreeSet<&String> = counts.keys().map(|(_, kind)| kind).collect();
+    let campaigns: Vec<&String> = settings.campaigns.iter().map(|(name, _)| name).collect();
+    let header: Vec<String> = campaigns.iter().map(|name| format!(">{}", name.to_uppercase())).collect();
+    let header: Vec<&str> = std::iter::once("JOBS OF").chain(header.iter().map(String::as_str)).collect();
+    let row = |kind: &&String| {
+        let of_campaign = |name: &&String| {
+            let count = counts.get(&((*name).clone(), (*kind).clone()));
+            count.map_or_else(|| "–".into(), ToString::to_string)
+        };
+        std::iter::once((*kind).clone()).chain(campaigns.iter().map(of_campaign)).collect()
+    };
+    say_table(&header, &kinds.iter().map(row).collect::<Vec<_>>())
 }
 
 fn count(labels: &[Label]) -> BTreeMap<(String, String), usize> {
