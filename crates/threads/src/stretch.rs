@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use archive::{Archive, Selection};
-use workload::{Derivation, JobId, Label, Millis, NodeName, Owner, Rates, Set, Timestamp, Trace};
+use workload::{Derivation, JobId, Label, Millis, NodeName, Owner, Rates, Set, ThreadId, Timestamp, Trace};
 
 /// The name of each job's kind.
 #[derive(Debug, Clone, Default)]
@@ -47,6 +47,7 @@ impl Kinds {
 pub struct Stretch<'a> {
     pub kind: &'a str,
     pub job: &'a JobId,
+    pub thread: &'a ThreadId,
     pub rates: &'a [Rates],
 }
 
@@ -106,7 +107,7 @@ impl<'a> Stretches<'a> {
             if let Some((Owner::Job(job), window)) = owner.zip(trace.window(first, end - first))
                 && let Some(kind) = self.kinds.kind(job)
             {
-                visit(Stretch { kind, job, rates: window.rates() });
+                visit(Stretch { kind, job, thread: trace.thread(), rates: window.rates() });
             }
             first = end;
         }

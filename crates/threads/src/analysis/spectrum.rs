@@ -1,7 +1,7 @@
 //! How long to look: Welch's spectral density of each kind and channel. What repeats slowest has to
 //! fit into a window.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use archive::Archive;
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 use serde::Serialize;
 use statrs::distribution::{ChiSquared, ContinuousCDF};
-use workload::JobId;
+use workload::{JobId, ThreadId};
 
 use super::{AnalysisError, CHANNELS};
 use crate::stretch::{Kinds, Stretches};
@@ -23,7 +23,7 @@ const ENOUGH_SEGMENTS: usize = 8;
 const MOST_STEPS: usize = 5_000_000;
 const MOST_STEPS_OF_ALL: usize = 30_000_000;
 /// Periods that a segment has to hold of what it is said to repeat.
-const LEAST_PERIODS: usize = 2;
+const LEAST_PERIODS: usize = 4;
 /// Frequencies on either side of a peak over which the taper spreads it.
 const WIDTH: usize = 2;
 /// Chances that noise alone makes any frequency of a spectrum stand out.
@@ -102,7 +102,8 @@ pub struct Advice {
 
 #[derive(Default)]
 struct KindSeries {
-    jobs: BTreeSet<JobId>,
+    /// How long the stretches of each thread of each job were.
+    jobs: BTreeMap<JobId, BTreeMap<ThreadId, Vec<usize>>>,
     n_steps: usize,
     /// A list of series for each channel.
     series: [Vec<Vec<f32>>; 3],
@@ -122,7 +123,8 @@ pub fn analyse(
     stretches.for_each(
         |stretch| {
             let kind = found.entry(stretch.kind.to_owned()).or_default();
-            kind.jobs.insert(stretch.job.clone());
+            let threads = kind.jobs.entry(stretch.job.clone()).or_default();
+            threads.entry(stretch.thread.clone()).or_default().push(stretch.rates.len());
             if kind.n_steps < MOST_STEPS && n_steps_of_all < MOST_STEPS_OF_ALL {
                 kind.n_steps += stretch.rates.len();
                 n_steps_of_all += stretch.rates.len();
@@ -156,7 +158,9 @@ pub fn analyse(
             let channels = CHANNELS
                 .into_par_iter()
                 .zip(&kind.series)
-                .map(|(channel, series)| channel_spectrum(&welch, channel, series))
+                .map(|(channel, series)| {
+                    channel_spectrum(&welch, channel, series, kind.n_independent(segment))
+                })
                 .collect::<Result<_, AnalysisError>>()?;
             let seconds = kind.n_steps as f64 * period;
             Ok(KindSpectrum { kind: name.clone(), jobs: kind.jobs.len(), seconds, channels })
@@ -169,29 +173,39 @@ pub fn analyse(
 
 /// The longest segment of which every kind has enough, or else the shortest.
 fn choose_segment(found: &BTreeMap<String, KindSeries>) -> usize {
-    let n_segments = |kind: &KindSeries, segment: usize| -> usize {
-        let of_series = |series: &Vec<f32>| match series.len().checked_sub(segment) {
-            Some(rest) => rest / (segment / 2) + 1,
-            None => 0,
-        };
-        kind.series[0].iter().map(of_series).sum()
+    let of_kind = |kind: &KindSeries, segment: usize| -> usize {
+        kind.series[0].iter().map(|series| n_segments(series.len(), segment)).sum()
     };
-    let is_enough =
-        |segment: &usize| found.values().all(|kind| n_segments(kind, *segment) >= ENOUGH_SEGMENTS);
+    let is_enough = |segment: &usize| found.values().all(|kind| of_kind(kind, *segment) >= ENOUGH_SEGMENTS);
     SEGMENTS.into_iter().find(is_enough).unwrap_or(SEGMENTS[SEGMENTS.len() - 1])
+}
+
+/// Segments that overlap by half in a stretch.
+fn n_segments(n_steps: usize, segment: usize) -> usize {
+    n_steps.checked_sub(segment).map_or(0, |rest| rest / (segment / 2) + 1)
+}
+
+impl KindSeries {
+    /// Segments that say something of their own: threads of one job do the same at the same time.
+    fn n_independent(&self, segment: usize) -> usize {
+        let of_thread =
+            |lengths: &Vec<usize>| lengths.iter().map(|n_steps| n_segments(*n_steps, segment)).sum::<usize>();
+        self.jobs.values().map(|threads| threads.values().map(of_thread).max().unwrap_or(0)).sum()
+    }
 }
 
 fn channel_spectrum(
     welch: &Welch,
     channel: &'static str,
     series: &[Vec<f32>],
+    n_independent: usize,
 ) -> Result<ChannelSpectrum, AnalysisError> {
     let spectrum = welch.spectrum_of_all(series.iter().map(Vec::as_slice))?;
     let first = series.iter().flatten().next().copied();
     let is_constant = series.iter().flatten().all(|value| Some(*value) == first);
     let (dominant, corner_hz) = match is_constant {
         true => (Vec::new(), None),
-        false => (dominant(&spectrum), corner(&spectrum)),
+        false => (dominant(&spectrum, n_independent), corner(&spectrum)),
     };
     Ok(ChannelSpectrum {
         channel,
@@ -207,9 +221,9 @@ fn channel_spectrum(
 
 /// Frequencies that stand out of red noise with the same power and memory, lowest first. Peaks are no noise:
 /// the strongest is taken out, the noise fitted again to what is left, and so on until nothing stands out.
-fn dominant(spectrum: &Spectrum) -> Vec<Dominant> {
+fn dominant(spectrum: &Spectrum, n_independent: usize) -> Vec<Dominant> {
     // Segments overlap by half and are tapered, so that they count for less than as many of their own.
-    let freedom = (2.0 * spectrum.n_segments as f64 * 0.95).max(2.0);
+    let freedom = (2.0 * n_independent as f64 * 0.95).max(2.0);
     let Ok(chance) = ChiSquared::new(freedom) else { return Vec::new() };
     let by_chance = chance.inverse_cdf(1.0 - FALSE_ALARM / spectrum.density.len() as f64) / freedom;
     let threshold = by_chance.max(LEAST_TIMES_NOISE);
@@ -399,16 +413,16 @@ mod tests {
     #[test]
     fn noise_has_no_dominant_frequency_white_or_red() {
         let white = spectrum_of(|_, rng, _| rng.random::<f32>());
-        assert!(dominant(&white).is_empty());
+        assert!(dominant(&white, white.n_segments).is_empty());
         let red = spectrum_of(|_, rng, before| 0.9 * before + rng.random::<f32>() - 0.5);
-        assert!(dominant(&red).is_empty(), "{:?}", dominant(&red));
+        assert!(dominant(&red, red.n_segments).is_empty());
     }
 
     #[test]
     fn a_beat_in_noise_is_found_where_it_is() {
         let beat = |step: usize| (step as f32 / 32.0 * std::f32::consts::TAU).sin();
         let spectrum = spectrum_of(|step, rng, _| 0.2 * beat(step) + 0.5 * rng.random::<f32>());
-        let found = dominant(&spectrum);
+        let found = dominant(&spectrum, spectrum.n_segments);
         assert_eq!(found.len(), 1, "{found:?}");
         assert!((found[0].hz - 1.0 / 32.0).abs() < 1e-6 && found[0].times_noise > 3.0);
     }
