@@ -261,8 +261,8 @@ fn dominant(spectrum: &Spectrum, n_independent: usize) -> Vec<Dominant> {
 fn cut_out(density: &mut [f64], index: usize) {
     let (low, high) = (index.saturating_sub(WIDTH + 1).max(1), (index + WIDTH + 1).min(density.len() - 1));
     let (from, to) = (density[low], density[high]);
-    for at in low..=high {
-        density[at] = from + (to - from) * (at - low) as f64 / (high - low).max(1) as f64;
+    for (place, density) in density[low..=high].iter_mut().enumerate() {
+        *density = from + (to - from) * place as f64 / (high - low).max(1) as f64;
     }
 }
 
