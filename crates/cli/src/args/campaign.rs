@@ -33,7 +33,8 @@ pub enum CampaignCommand {
 #[command(after_help = "A plan, in TOML; docs/campaigns.md says more:\n  \
     [[normal]]\n  kind = \"np\"            # or good-io, mpi-N, idle\n  threads = 2\n  length = [\"3m\", \"4m\"]\n\n  \
     [[anomalous]]\n  kind = \"bad-io\"\n  threads = 2\n  length = [\"3m\", \"4m\"]\n\n  \
-    [[campaign]]\n  name = \"monday\"\n  set = \"train\"         # or validation, test\n\n\
+    [[campaign]]\n  name = \"monday\"\n  set = \"train\"         # or validation\n\n  \
+    [[campaign]]\n  name = \"tuesday\"\n  set = \"test\"          # runs what is anomalous too\n\n\
     Example:\n  tracewise campaign run plan.toml --into traces")]
 pub struct CampaignRunArgs {
     /// What to run, in TOML

@@ -132,9 +132,9 @@ pub fn analyse(
     let window_seconds = settings.window_seconds;
     let intervals: Vec<u64> =
         settings.intervals.iter().copied().filter(|interval| interval.is_multiple_of(period)).collect();
-    if let Some(odd) = intervals.iter().find(|interval| !window_seconds.is_multiple_of(**interval)) {
+    if let Some(long) = intervals.iter().find(|interval| window_seconds < **interval) {
         return Err(AnalysisError::Settings(format!(
-            "a window of {window_seconds} s is no whole number of intervals of {odd} s; ask for another --window"
+            "an interval of {long} s does not fit into a window of {window_seconds} s; ask for a longer --window"
         )));
     }
     if intervals.is_empty() {
@@ -226,10 +226,11 @@ fn flattened(window: &[Rates]) -> Vec<f32> {
     window.iter().flat_map(|rates| rates.as_array()[..CHANNELS.len()].iter().copied()).collect()
 }
 
-/// Windows as they would be if counters had been read every so many steps: means over those steps.
+/// Windows as they would be if counters had been read every so many steps: means over those steps, without
+/// what is left at the end.
 fn at_interval(windows: &[&Vec<f32>], n_steps: usize) -> Matrix {
     let width = CHANNELS.len();
-    let n_columns = windows[0].len() / n_steps;
+    let n_columns = windows[0].len() / (n_steps * width) * width;
     let mut values = Vec::with_capacity(windows.len() * n_columns);
     for window in windows {
         for steps in window.chunks_exact(n_steps * width) {
@@ -416,6 +417,8 @@ mod tests {
         let close = |a: f32, b: f32| (a - b).abs() < 1e-6;
         let expected = [0.5, 0.5, 0.5, 0.3, 0.3, 0.3];
         assert!(points.row(0).iter().zip(expected).all(|(found, wanted)| close(*found, wanted)));
+        let thrice = at_interval(&[&window], 3);
+        assert!(thrice.n_columns() == 3 && close(thrice.row(0)[0], 0.4), "the fourth step is left out");
     }
 
     #[test]
