@@ -2,8 +2,13 @@
 
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
+use bytes::Bytes;
+use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::{Builder, Runtime};
+
+use crate::error::{Error, Result};
 
 static RUNTIME: LazyLock<Mutex<Option<Arc<Runtime>>>> = LazyLock::new(Mutex::default);
 
@@ -24,7 +29,7 @@ pub fn install_tls() {
 }
 
 /// What went wrong on the wire, and whether asking again may help.
-pub fn in_words(error: &reqwest::Error) -> (String, bool) {
+fn in_words(error: &reqwest::Error) -> (String, bool) {
     if error.is_timeout() {
         return ("it does not answer in time; raise --timeout or ask for less".into(), false);
     }
@@ -39,4 +44,56 @@ pub fn in_words(error: &reqwest::Error) -> (String, bool) {
         cause = deeper;
     }
     (format!("asking failed: {cause}"), true)
+}
+
+/// A server that is asked over HTTP.
+pub struct Peer {
+    client: Client,
+    pub base: Url,
+    /// The address without a password.
+    pub shown: String,
+    runtime: Arc<Runtime>,
+}
+
+impl Peer {
+    /// `example` is how its address is written.
+    pub fn new(url: &str, example: &str, timeout: Duration) -> Result<Self> {
+        let refused = |reason: String| {
+            let host = url.rsplit_once('@').map_or(url, |(_, host)| host);
+            Error::Server { url: host.to_owned(), reason }
+        };
+        let mut base =
+            Url::parse(url).map_err(|error| refused(format!("{error}; write it like {example}")))?;
+        if !matches!(base.scheme(), "http" | "https") {
+            return Err(refused("only http:// and https:// can be asked".into()));
+        }
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let mut shown = base.clone();
+        let _ = shown.set_password(None);
+        let _ = shown.set_username("");
+        install_tls();
+        let client = Client::builder()
+            .timeout(timeout)
+            .user_agent(concat!("tracewise/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|error| refused(error.to_string()))?;
+        let runtime = runtime().map_err(|error| refused(error.to_string()))?;
+        Ok(Self { client, base, shown: shown.as_str().trim_end_matches('/').to_owned(), runtime })
+    }
+
+    pub fn failed(&self, reason: impl Into<String>) -> Error {
+        Error::Server { url: self.shown.clone(), reason: reason.into() }
+    }
+
+    /// What it answers, or what went wrong on the wire and whether asking again may help.
+    pub fn get(&self, url: Url) -> Result<(StatusCode, Bytes), (String, bool)> {
+        let answered = self.runtime.block_on(async {
+            let response = self.client.get(url).send().await?;
+            let status = response.status();
+            response.bytes().await.map(|body| (status, body))
+        });
+        answered.map_err(|error| in_words(&error))
+    }
 }

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode, Url};
+use reqwest::StatusCode;
 use workload::{NodeReading, Source, Timestamp, samples};
 
-use crate::error::{Error, Result};
-use crate::{Archive, LoadReport, net};
+use crate::error::Result;
+use crate::net::Peer;
+use crate::{Archive, LoadReport};
 
 /// The readings of one agent.
 pub struct AgentImport {
@@ -18,27 +19,14 @@ pub struct AgentImport {
 impl AgentImport {
     /// Asks for what was read at `from` or later.
     pub fn fetch(url: &str, from: Option<Timestamp>, timeout: Duration) -> Result<Self> {
-        let shown = url.rsplit_once('@').map_or(url, |(_, host)| host).to_owned();
-        let failed = |reason: String| Error::Server { url: shown.clone(), reason };
-        let mut url =
-            Url::parse(url).map_err(|error| failed(format!("{error}; write it like http://n001:9742")))?;
-        if !matches!(url.scheme(), "http" | "https") {
-            return Err(failed("only http:// and https:// can be asked".into()));
-        }
+        let peer = Peer::new(url, "http://n001:9742", timeout)?;
+        let mut url = peer.base.clone();
         url.set_path("/samples");
         if let Some(from) = from {
             url.query_pairs_mut().append_pair("since", &from.as_epoch_seconds().to_string());
         }
-        net::install_tls();
-        let client = Client::builder().timeout(timeout).build().map_err(|error| failed(error.to_string()))?;
-        let runtime = net::runtime().map_err(|error| failed(error.to_string()))?;
-        let (status, body) = runtime
-            .block_on(async {
-                let response = client.get(url).send().await?;
-                let status = response.status();
-                response.bytes().await.map(|body| (status, body))
-            })
-            .map_err(|error| failed(net::in_words(&error).0))?;
+        let (status, body) = peer.get(url).map_err(|(reason, _)| peer.failed(reason))?;
+        let failed = |reason: String| peer.failed(reason);
         match status {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED => {
@@ -57,8 +45,8 @@ impl AgentImport {
         })
         .map_err(|error| failed(error.to_string()))?;
         let source = source.ok_or_else(|| failed("it has no readings in that stretch of time".into()))?;
-        let source = Source { origin: format!("{shown} {}", source.origin), ..source };
-        Ok(Self { address: shown, readings, source })
+        let source = Source { origin: format!("{} {}", peer.shown, source.origin), ..source };
+        Ok(Self { address: peer.shown, readings, source })
     }
 
     /// The address, without a password.

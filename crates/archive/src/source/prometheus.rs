@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use workload::{
@@ -15,7 +15,8 @@ use workload::{
 
 use super::nominal_period;
 use crate::error::{Error, Result};
-use crate::{Archive, LoadReport, Loader, net};
+use crate::net::Peer;
+use crate::{Archive, LoadReport, Loader};
 
 /// Our own agent's counter. Who owns a thread is a metric beside it.
 const AGENT_METRIC: &str = "tracewise_cpu_seconds_total";
@@ -73,7 +74,7 @@ impl PrometheusImport {
 
     /// The address, without a password.
     pub fn address(&self) -> &str {
-        &self.server.shown
+        &self.server.0.shown
     }
 
     /// Loads the samples. `progress` is told how much of how much is done.
@@ -96,7 +97,7 @@ impl PrometheusImport {
     ) -> Result<LoadReport, LoadError> {
         let Self { query, server, selector, nodes, modes } = self;
         let source = Source {
-            origin: format!("{} {}", server.shown, selector.metric),
+            origin: format!("{} {}", server.0.shown, selector.metric),
             measure: Measure::Counter,
             ticks_per_second,
             modes: *modes,
@@ -299,48 +300,21 @@ impl From<Failure> for Error {
     }
 }
 
-struct Server {
-    client: Client,
-    base: Url,
-    /// The address without a password.
-    shown: String,
-    runtime: std::sync::Arc<tokio::runtime::Runtime>,
-}
+struct Server(Peer);
 
 impl Server {
     fn new(query: &PrometheusQuery) -> Result<Self> {
-        let refused = |reason: String| {
-            let url = query.url.rsplit_once('@').map_or(query.url.as_str(), |(_, host)| host);
-            Error::Server { url: url.to_owned(), reason }
-        };
-        let mut base = Url::parse(&query.url)
-            .map_err(|error| refused(format!("{error}; write it like http://prometheus:9090")))?;
-        if !matches!(base.scheme(), "http" | "https") {
-            return Err(refused("only http:// and https:// can be asked".into()));
-        }
-        if !base.path().ends_with('/') {
-            base.set_path(&format!("{}/", base.path()));
-        }
-        let mut shown = base.clone();
-        let _ = shown.set_password(None);
-        let _ = shown.set_username("");
-        net::install_tls();
-        let client = Client::builder()
-            .timeout(query.timeout)
-            .user_agent(concat!("tracewise/", env!("CARGO_PKG_VERSION")))
-            .build()
-            .map_err(|error| refused(error.to_string()))?;
-        let runtime = net::runtime().map_err(|error| refused(error.to_string()))?;
-        Ok(Self { client, base, shown: shown.as_str().trim_end_matches('/').to_owned(), runtime })
+        Peer::new(&query.url, "http://prometheus:9090", query.timeout).map(Self)
     }
 
     fn failed(&self, reason: String) -> Error {
-        Error::Server { url: self.shown.clone(), reason }
+        self.0.failed(reason)
     }
 
     /// Asks, and asks again where that may help.
     fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, Failure> {
         let url = self
+            .0
             .base
             .join(path)
             .map_err(|error| Failure { error: self.failed(error.to_string()), is_too_much: false })?;
@@ -364,15 +338,8 @@ impl Server {
         };
         let mut url = url.clone();
         url.query_pairs_mut().extend_pairs(query);
-        let answered = self.runtime.block_on(async {
-            let response = self.client.get(url).send().await?;
-            let status = response.status();
-            response.bytes().await.map(|body| (status, body))
-        });
-        let (status, body) = answered.map_err(|error| {
-            let (reason, is_passing) = net::in_words(&error);
-            refusal(reason, is_passing, false)
-        })?;
+        let (status, body) =
+            self.0.get(url).map_err(|(reason, is_passing)| refusal(reason, is_passing, false))?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
         match answer {
             Some(Answer { status: word, data: Some(data), .. })
