@@ -72,6 +72,21 @@ pub struct NodeSettings {
     pub has_steps: bool,
 }
 
+impl NodeSettings {
+    /// What an archive keeps: threads with their owners, and what jobs use, all at the same interval.
+    pub fn for_recording(name: NodeName, procfs: PathBuf, cgroupfs: PathBuf, interval: Duration) -> Self {
+        Self {
+            name,
+            procfs,
+            cgroupfs,
+            collectors: vec![Collector::Cpu, Collector::Cgroup],
+            interval,
+            job_interval: interval,
+            has_steps: false,
+        }
+    }
+}
+
 /// How a collector fared.
 #[derive(Debug, Clone)]
 pub struct Outcome {
@@ -218,6 +233,12 @@ impl Attempts {
 }
 
 impl Sample {
+    /// Why a collector could not read its source, if it could not.
+    pub fn error_of(&self, collector: Collector) -> Option<&str> {
+        let outcome = self.outcomes.iter().find(|outcome| outcome.collector == collector)?;
+        outcome.error.as_deref()
+    }
+
     /// What is kept of it.
     pub fn reading(&self, node: &NodeName) -> NodeReading {
         NodeReading {

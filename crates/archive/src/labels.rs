@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use workload::label::overlapping_sets;
+use workload::label::{self, overlapping_sets};
 use workload::{JobId, Label, Set};
 
 use crate::Archive;
@@ -61,7 +61,7 @@ fn read_all(store: &Store) -> Result<Vec<Label>> {
     for object in store.list(FOLDER)? {
         labels.extend(read_file(store, &object.path)?);
     }
-    labels.sort_by(|a: &Label, b| (a.start, &a.job).cmp(&(b.start, &b.job)));
+    label::sort(&mut labels);
     Ok(labels)
 }
 

@@ -75,9 +75,7 @@ fn read_one(archive: &Archive, label: &Label) -> archive::Result<JobTrace> {
     let memory =
         snapshot.job_readings(&label.node)?.into_iter().filter(|(_, reading)| reading.job == label.job);
     let memory = memory
-        .filter_map(|(time, reading)| {
-            Some(((time - label.start).0 as f64 / 1e3, reading.memory_bytes? as f64))
-        })
+        .filter_map(|(time, reading)| Some(((time - label.start).as_seconds(), reading.memory_bytes? as f64)))
         .collect();
     Ok(JobTrace { label: label.clone(), seconds, memory })
 }

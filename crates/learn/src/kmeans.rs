@@ -25,7 +25,7 @@ impl KMeans {
         let mut centres = start(points, n_groups, &mut rng);
         let mut groups = vec![0; points.n_rows()];
         for _ in 0..MOST_ROUNDS {
-            let now: Vec<usize> = points.rows().map(|point| nearest(&centres, point).0).collect();
+            let now: Vec<usize> = points.rows().map(|point| nearest(slices(&centres), point).0).collect();
             let is_done = now == groups;
             groups = now;
             move_centres(points, &groups, &mut centres);
@@ -37,15 +37,14 @@ impl KMeans {
     }
 
     pub fn nearest(&self, point: &[f32]) -> usize {
-        let centres: Vec<Vec<f32>> = self.centres.rows().map(<[f32]>::to_vec).collect();
-        nearest(&centres, point).0
+        nearest(self.centres.rows(), point).0
     }
 }
 
 fn start(points: &Matrix, n_groups: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<f32>> {
     let mut centres = vec![points.row(rng.random_range(0..points.n_rows())).to_vec()];
     while centres.len() < n_groups {
-        let distances: Vec<f64> = points.rows().map(|point| nearest(&centres, point).1).collect();
+        let distances: Vec<f64> = points.rows().map(|point| nearest(slices(&centres), point).1).collect();
         let total: f64 = distances.iter().sum();
         if total <= 0.0 {
             break;
@@ -60,10 +59,15 @@ fn start(points: &Matrix, n_groups: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<
     centres
 }
 
-fn nearest(centres: &[Vec<f32>], point: &[f32]) -> (usize, f64) {
+fn slices(centres: &[Vec<f32>]) -> impl Iterator<Item = &[f32]> {
+    centres.iter().map(Vec::as_slice)
+}
+
+/// The number of the nearest centre, and the square of how far it is.
+fn nearest<'a>(centres: impl Iterator<Item = &'a [f32]>, point: &[f32]) -> (usize, f64) {
     let distance =
-        |centre: &Vec<f32>| -> f64 { centre.iter().zip(point).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
-    let distances = centres.iter().map(distance).enumerate();
+        |centre: &[f32]| -> f64 { centre.iter().zip(point).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
+    let distances = centres.map(distance).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
 }
 

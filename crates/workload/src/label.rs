@@ -57,6 +57,11 @@ pub struct Label {
     pub disturbance: Option<f64>,
 }
 
+/// In order of time; those that start together, by job.
+pub fn sort(labels: &mut [Label]) {
+    labels.sort_by(|a, b| (a.start, &a.job).cmp(&(b.start, &b.job)));
+}
+
 /// Two campaigns of different sets that share a moment, if there are any.
 pub fn overlapping_sets(labels: &[Label]) -> Option<(&Label, &Label)> {
     let mut by_start: Vec<&Label> = labels.iter().collect();

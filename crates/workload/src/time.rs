@@ -15,6 +15,14 @@ impl Millis {
     pub const SECOND: Self = Self(1_000);
     pub const HOUR: Self = Self(3_600_000);
     pub const DAY: Self = Self(86_400_000);
+
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds * 1_000)
+    }
+
+    pub fn as_seconds(self) -> f64 {
+        self.0 as f64 / 1e3
+    }
 }
 
 impl From<Duration> for Millis {

@@ -8,6 +8,7 @@ pub mod waves;
 
 use std::io::Read;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -48,6 +49,30 @@ pub struct Order {
     pub scratch: PathBuf,
     /// Bytes that it may have on disk at any moment.
     pub quota: u64,
+}
+
+impl Order {
+    /// The process that does as it is told, but for where it runs.
+    pub fn command(&self) -> std::io::Result<Command> {
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .args(["campaign", "job", "--kind", &self.kind.to_string()])
+            .args(["--seconds", &self.length.as_secs_f64().to_string()])
+            .args(["--seed", &self.seed.to_string(), "--quota", &self.quota.to_string(), "--scratch"])
+            .arg(&self.scratch);
+        Ok(command)
+    }
+
+    /// The same process on the threads that it is given, which ends when its stdin does.
+    pub fn tied_command(&self) -> std::io::Result<Command> {
+        let mut command = self.command()?;
+        command.args(["--tied", "--cpus", &list(&self.cpus)]).stdin(Stdio::piped());
+        Ok(command)
+    }
+}
+
+fn list(cpus: &[Cpu]) -> String {
+    cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// How long a job goes on: until its time is over, or somebody has ended it.
@@ -128,8 +153,7 @@ pub fn allowed_cpus() -> Result<Vec<Cpu>, JobError> {
 fn confine(cpus: &[Cpu]) -> Result<(), JobError> {
     let mut mask = Mask::new();
     cpus.iter().for_each(|cpu| mask.set(usize::from(cpu.0)));
-    let shown = || cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-    sched_setaffinity(None, &mask).map_err(|error| JobError::io(format!("CPUs {}", shown()))(error.into()))
+    sched_setaffinity(None, &mask).map_err(|error| JobError::io(format!("CPUs {}", list(cpus)))(error.into()))
 }
 
 /// One worker a thread, each on its own; the first error ends them all.

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -83,15 +82,8 @@ fn touched(n_bytes: usize) -> Vec<u8> {
 /// A fit in a process of its own, which is stopped for most of every period.
 pub fn throttle(order: &Order, until: &Until) -> Result<(), JobError> {
     let failed = || JobError::io("throttled fit");
-    let cpus: Vec<String> = order.cpus.iter().map(ToString::to_string).collect();
-    let mut child = Command::new(std::env::current_exe().map_err(failed())?)
-        .args(["campaign", "job", "--tied", "--kind", &Kind::Np.to_string(), "--cpus", &cpus.join(",")])
-        .args(["--seconds", &until.rest().as_secs_f64().to_string(), "--seed", &order.seed.to_string()])
-        .arg("--scratch")
-        .arg(&order.scratch)
-        .stdin(Stdio::piped())
-        .spawn()
-        .map_err(failed())?;
+    let fit = Order { kind: Kind::Np, length: until.rest(), ..order.clone() };
+    let mut child = fit.tied_command().and_then(|mut command| command.spawn()).map_err(failed())?;
     let pid = Pid::from_child(&child);
     let mut next = Instant::now();
     while !until.is_over() && child.try_wait().map_err(failed())?.is_none() {

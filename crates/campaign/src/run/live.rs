@@ -2,15 +2,15 @@
 
 use std::fs;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use agent::cpu::ticks_per_second;
 use rustix::process::{Pid, Signal, kill_process_group};
 use workload::{Cpu, JobId, JobReading, NodeReading, Timestamp};
 
-use super::{RunError, busy_ticks, seconds, set_owner, slurm};
+use super::{RunError, busy_ticks, set_owner, slurm};
+use crate::jobs::Order;
 use crate::plan::Turn;
 
 /// How long a job may take to leave after it was told to.
@@ -40,48 +40,22 @@ impl LiveJob {
     pub fn disturbance(&self, reading: &NodeReading) -> Option<f64> {
         self.child.as_ref()?;
         let others = busy_ticks(reading, &self.threads).saturating_sub(self.busy_before + self.own_ticks);
-        let length = seconds(reading.time - self.start) * f64::from(ticks_per_second());
+        let length = (reading.time - self.start).as_seconds() * f64::from(ticks_per_second());
         let share = others as f64 / (length * self.threads.len() as f64);
         Some((share * 1e4).round() / 1e4)
     }
 }
 
-pub fn start(
-    name: &str,
-    turn: &Turn,
-    threads: &[Cpu],
-    quota: u64,
-    scratch: &Path,
-    reading: &NodeReading,
-) -> Result<LiveJob, RunError> {
+pub fn start(name: &str, turn: &Turn, order: Order, reading: &NodeReading) -> Result<LiveJob, RunError> {
     let failed = || |source| RunError::Io { what: format!("job {name}"), source };
-    let cpus: Vec<String> = threads.iter().map(ToString::to_string).collect();
-    let child = command(turn, quota, scratch)?
-        .args(["--tied", "--cpus", &cpus.join(",")])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .process_group(0)
-        .spawn()
-        .map_err(failed())?;
+    let mut command = order.tied_command().map_err(failed())?;
+    let child = command.stdout(Stdio::null()).process_group(0).spawn().map_err(failed())?;
     let id = JobId::new(name).map_err(|error| failed()(std::io::Error::other(error)))?;
     let mut job = LiveJob::new(id, turn, reading.time);
-    job.busy_before = busy_ticks(reading, threads);
-    job.threads = threads.to_vec();
+    job.busy_before = busy_ticks(reading, &order.cpus);
+    job.threads = order.cpus;
     job.child = Some(child);
     Ok(job)
-}
-
-/// The command that runs a job, but for where it runs.
-pub fn command(turn: &Turn, quota: u64, scratch: &Path) -> Result<Command, RunError> {
-    let program = std::env::current_exe()
-        .map_err(|source| RunError::Io { what: "the path of this program".into(), source })?;
-    let mut command = Command::new(program);
-    command
-        .args(["campaign", "job", "--kind", &turn.kind.to_string()])
-        .args(["--seconds", &turn.length.as_secs_f64().to_string()])
-        .args(["--seed", &turn.seed.to_string(), "--quota", &quota.to_string(), "--scratch"])
-        .arg(scratch);
-    Ok(command)
 }
 
 /// Takes those out that have ended.
@@ -162,6 +136,8 @@ fn ticks_of_children() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::process::Command;
+
     use super::*;
 
     #[test]

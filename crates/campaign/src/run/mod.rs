@@ -13,10 +13,11 @@ use std::time::Duration;
 use agent::node::{Collector, Node, NodeSettings, Sample};
 use agent::sampler::{Sampler, Stop};
 use archive::{Archive, Writer, WriterSettings};
+use workload::label;
 use workload::units::show_bytes;
-use workload::{Cpu, JobId, Label, Millis, NodeName, NodeReading, Owner, Timestamp};
+use workload::{Cpu, JobId, Label, NodeName, NodeReading, Owner, Timestamp};
 
-use crate::jobs::{JobError, Mpi, find_mpi};
+use crate::jobs::{JobError, Mpi, Order, find_mpi};
 use crate::kind::Kind;
 use crate::plan::{Plan, Turn};
 
@@ -100,15 +101,8 @@ pub fn run(
     {
         return Err(RunError::Known(campaign.name.clone()));
     }
-    let mut node = Node::new(NodeSettings {
-        name: settings.node.clone(),
-        procfs: settings.procfs.clone(),
-        cgroupfs: settings.cgroupfs.clone(),
-        collectors: vec![Collector::Cpu, Collector::Cgroup],
-        interval: INTERVAL,
-        job_interval: INTERVAL,
-        has_steps: false,
-    });
+    let (procfs, cgroupfs) = (settings.procfs.clone(), settings.cgroupfs.clone());
+    let mut node = Node::new(NodeSettings::for_recording(settings.node.clone(), procfs, cgroupfs, INTERVAL));
     quiet::check(&mut node, settings, stop)?;
     let scratch = Scratch::new(&settings.scratch)?;
     scratch.check_room(plan.quota.saturating_mul(plan.n_writers(settings.cpus.len()) as u64))?;
@@ -126,24 +120,22 @@ pub fn run(
         _ => None,
     };
     let writer = archive.writer(node.source(), WriterSettings::default())?;
-    let mut recorder =
-        Recorder { settings, sampler: Sampler::new(INTERVAL), node, writer, stop, scratch: &scratch, plan };
-    let total: Duration = (0..plan.campaign.len())
-        .flat_map(|campaign| plan.turns(campaign))
-        .map(|turn| turn.length + plan.pause)
-        .sum();
-    let mut done = Duration::ZERO;
+    let all_turns = (0..plan.campaign.len()).flat_map(|campaign| plan.turns(campaign));
+    let mut recorder = Recorder {
+        settings,
+        plan,
+        scratch: &scratch,
+        stop,
+        sampler: Sampler::new(INTERVAL),
+        node,
+        writer,
+        done: Duration::ZERO,
+        total: all_turns.map(|turn| turn.length + plan.pause).sum(),
+    };
     let mut all = Vec::new();
     for (index, campaign) in plan.campaign.iter().enumerate() {
         let turns = plan.turns(index);
         tell(Step::Begun { campaign: &campaign.name, n_jobs: turns.len() });
-        let mut second = |step: Step<'_>| match step {
-            Step::Second { .. } => {
-                done += INTERVAL;
-                tell(Step::Second { done: done.min(total), of: total });
-            }
-            step => tell(step),
-        };
         let label = |job: LiveJob, end: Timestamp, disturbance: Option<f64>| Label {
             campaign: campaign.name.clone(),
             set: campaign.set,
@@ -156,12 +148,12 @@ pub fn run(
             disturbance,
             job: job.id,
         };
-        let labels = recorder.record(&campaign.name, turns, &label, &mut second)?;
+        let labels = recorder.record(&campaign.name, turns, &label, &mut tell)?;
         archive.add_labels(&labels)?;
         all.extend(labels);
     }
     recorder.writer.close()?;
-    all.sort_by(|a: &Label, b| (a.start, &a.job).cmp(&(b.start, &b.job)));
+    label::sort(&mut all);
     Ok(all)
 }
 
@@ -173,6 +165,9 @@ struct Recorder<'a> {
     sampler: Sampler,
     node: Node,
     writer: Writer,
+    /// How long it has recorded, and about how long it will.
+    done: Duration,
+    total: Duration,
 }
 
 impl Recorder<'_> {
@@ -216,7 +211,8 @@ impl Recorder<'_> {
                 rested = Duration::ZERO;
             }
             last = Some(time);
-            tell(Step::Second { done: Duration::ZERO, of: Duration::ZERO });
+            self.done += INTERVAL;
+            tell(Step::Second { done: self.done.min(self.total), of: self.total });
             if waiting.is_empty() && live.is_empty() {
                 if rested >= self.plan.pause {
                     return Ok(labels);
@@ -232,9 +228,8 @@ impl Recorder<'_> {
     /// Reads the machine and keeps what was read.
     fn read(&mut self, time: Timestamp, live: &mut [LiveJob]) -> Result<(Sample, NodeReading), RunError> {
         let sample = self.node.sample(time);
-        let cpu = sample.outcomes.iter().find(|outcome| outcome.collector == Collector::Cpu);
-        if let Some(error) = cpu.and_then(|outcome| outcome.error.as_ref()) {
-            return Err(RunError::Unreadable(error.clone()));
+        if let Some(error) = sample.error_of(Collector::Cpu) {
+            return Err(RunError::Unreadable(error.to_owned()));
         }
         let mut reading = sample.reading(&self.settings.node);
         match self.settings.submit {
@@ -267,14 +262,17 @@ impl Recorder<'_> {
                 return Ok(());
             }
             let name = format!("{campaign}-{:02}", index + 1);
-            let threads = &free[..n_wanted];
+            let order = Order {
+                kind: turn.kind,
+                cpus: free[..n_wanted].to_vec(),
+                length: turn.length,
+                seed: turn.seed,
+                scratch: self.scratch.folder().to_owned(),
+                quota: self.plan.quota,
+            };
             let job = match self.settings.submit {
-                Submit::Here => {
-                    live::start(&name, turn, threads, self.plan.quota, self.scratch.folder(), reading)?
-                }
-                Submit::Slurm => {
-                    slurm::submit(&name, turn, self.plan.quota, self.scratch.folder(), reading.time)?
-                }
+                Submit::Here => live::start(&name, turn, order, reading)?,
+                Submit::Slurm => slurm::submit(&name, turn, &order, reading.time)?,
             };
             tell(Step::Started { job: &job.id, turn, threads: &job.threads });
             live.push(job);
@@ -297,8 +295,4 @@ fn set_owner(reading: &mut NodeReading, live: &[LiveJob]) {
         let owner = live.iter().find(|job| job.threads.contains(&thread.cpu));
         thread.owner = owner.map_or(Owner::Nobody, |job| Owner::Job(job.id.clone()));
     }
-}
-
-fn seconds(length: Millis) -> f64 {
-    length.0 as f64 / 1e3
 }

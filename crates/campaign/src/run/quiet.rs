@@ -6,7 +6,7 @@ use agent::node::{Collector, Node};
 use agent::sampler::Stop;
 use workload::{Cpu, Timestamp};
 
-use super::{RunError, RunSettings, busy_ticks, seconds};
+use super::{RunError, RunSettings, busy_ticks};
 
 const LOOK: Duration = Duration::from_secs(2);
 /// The share of the machine that may be busy.
@@ -16,9 +16,8 @@ pub fn check(node: &mut Node, settings: &RunSettings, stop: &Stop) -> Result<(),
     let mut look = || {
         let time = Timestamp::from(std::time::SystemTime::now());
         let sample = node.sample(time);
-        let cpu = sample.outcomes.iter().find(|outcome| outcome.collector == Collector::Cpu);
-        match cpu.and_then(|outcome| outcome.error.clone()) {
-            Some(error) => Err(RunError::Unreadable(error)),
+        match sample.error_of(Collector::Cpu) {
+            Some(error) => Err(RunError::Unreadable(error.to_owned())),
             None => Ok((sample.jobs.len(), sample.reading(&settings.node))),
         }
     };
@@ -34,7 +33,7 @@ pub fn check(node: &mut Node, settings: &RunSettings, stop: &Stop) -> Result<(),
     }
     let threads: Vec<Cpu> = after.threads.iter().map(|thread| thread.cpu).collect();
     let ticks = busy_ticks(&after, &threads).saturating_sub(busy_ticks(&before, &threads)) as f64;
-    let all = seconds(after.time - before.time) * threads.len() as f64;
+    let all = (after.time - before.time).as_seconds() * threads.len() as f64;
     let share = ticks / f64::from(agent::cpu::ticks_per_second()) / all;
     if share > MOST_BUSY {
         let percent = (share * 100.0).round();

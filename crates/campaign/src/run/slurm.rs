@@ -1,6 +1,5 @@
 //! Jobs that Slurm runs. Which threads they have, and when they end, the agent sees in control groups.
 
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -8,20 +7,15 @@ use agent::node::Sample;
 use workload::{JobId, Millis, Timestamp};
 
 use super::RunError;
-use super::live::{LiveJob, command};
+use super::live::LiveJob;
+use crate::jobs::Order;
 use crate::plan::Turn;
 
 /// How long a job may wait before it is seen on a thread.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-pub fn submit(
-    name: &str,
-    turn: &Turn,
-    quota: u64,
-    scratch: &Path,
-    now: Timestamp,
-) -> Result<LiveJob, RunError> {
-    let job = command(turn, quota, scratch)?;
+pub fn submit(name: &str, turn: &Turn, order: &Order, now: Timestamp) -> Result<LiveJob, RunError> {
+    let job = order.command().map_err(|source| RunError::Io { what: format!("job {name}"), source })?;
     let words = std::iter::once(job.get_program()).chain(job.get_args());
     let line: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
     let said = slurm(

@@ -1,5 +1,6 @@
 //! A simulated cluster, second by second: what each node's kernel would have counted.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
@@ -50,7 +51,6 @@ struct Running {
     job: ScheduledJob,
     model: Arc<KindModel>,
     draw: JobDraw,
-    owner: Owner,
 }
 
 impl Cluster {
@@ -59,13 +59,13 @@ impl Cluster {
         jobs: &[ScheduledJob],
         model: &Model,
     ) -> Result<Self, SimulateError> {
-        let models = |kind: &str| {
+        let models: BTreeMap<&str, Arc<KindModel>> =
+            model.kinds.iter().map(|(kind, model)| (kind.as_str(), Arc::new(model.clone()))).collect();
+        let model_of = |kind: &str| {
             let family = Model::family(kind);
-            let found = model.kinds.get(family);
-            found.map(|model| Arc::new(model.clone())).ok_or_else(|| SimulateError::NoKind(family.to_owned()))
+            models.get(family).map(Arc::clone).ok_or_else(|| SimulateError::NoKind(family.to_owned()))
         };
-        let mut known: std::collections::BTreeMap<String, Arc<KindModel>> = std::collections::BTreeMap::new();
-        let unused = models("idle")?;
+        let unused = model_of("idle")?;
         let n_threads = usize::from(settings.threads_a_node);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ 0x6e6f_6465);
         let mut readings = Vec::new();
@@ -93,12 +93,7 @@ impl Cluster {
             });
         }
         for job in jobs.iter().rev() {
-            let family = Model::family(&job.label.kind).to_owned();
-            let model = match known.get(&family) {
-                Some(model) => Arc::clone(model),
-                None => Arc::clone(known.entry(family).or_insert(models(&job.label.kind)?)),
-            };
-            nodes[job.node].waiting.push((job.clone(), model));
+            nodes[job.node].waiting.push((job.clone(), model_of(&job.label.kind)?));
         }
         for node in &mut nodes {
             node.waiting.sort_by_key(|(job, _)| std::cmp::Reverse(job.label.start));
@@ -170,7 +165,7 @@ impl Node {
                 reading.threads[usize::from(cpu.0)].owner = owner.clone();
             }
             let draw = JobDraw::new(Arc::clone(&model), job.label.threads.len(), job.seed);
-            self.running.push(Running { job, model, draw, owner });
+            self.running.push(Running { job, model, draw });
         }
     }
 
@@ -180,16 +175,14 @@ impl Node {
         reading.jobs.clear();
         for running in &mut self.running {
             let label = &running.job.label;
-            let weather = world.at(running.job.kind, time);
+            let weather = world.at(&running.job, time);
             let shift = std::array::from_fn(|stick| weather.shift[stick] + self.character[stick]);
             running.draw.second(shift, |thread, drawn| {
                 let stalled = weather.stall;
                 rates[usize::from(label.threads[thread].0)] =
                     std::array::from_fn(|mode| (1.0 - stalled) * drawn[mode] + stalled * STALLED[mode]);
             });
-            if let Owner::Job(job) = &running.owner {
-                reading.jobs.push(memory_of(running, job.clone(), time));
-            }
+            reading.jobs.push(memory_of(running, time));
         }
     }
 
@@ -212,16 +205,17 @@ impl Node {
     }
 }
 
-fn memory_of(running: &Running, job: workload::JobId, time: Timestamp) -> JobReading {
-    let n_threads = running.job.label.threads.len() as u64;
-    let age = (time - running.job.label.start).0 as f64 / 1e3;
+fn memory_of(running: &Running, time: Timestamp) -> JobReading {
+    let label = &running.job.label;
+    let n_threads = label.threads.len() as u64;
+    let age = (time - label.start).as_seconds();
     let memory = &running.model.memory;
     let limit = LIMIT_BYTES_A_THREAD * n_threads;
     let bytes = memory.bytes_a_thread * n_threads as f64 + memory.growth_bytes_a_second * age;
     JobReading {
         memory_bytes: Some((bytes as u64).min(limit)),
         memory_limit_bytes: Some(limit),
-        ..JobReading::empty(job)
+        ..JobReading::empty(label.job.clone())
     }
 }
 
@@ -250,7 +244,7 @@ mod tests {
         let jobs = schedule(&settings).unwrap();
         let mut cluster = Cluster::new(&settings, &jobs, &recorded_model().unwrap()).unwrap();
         for second in 0..=1_200 {
-            let time = start + Millis(second * 1_000);
+            let time = start + Millis::from_seconds(second);
             for (node, reading) in cluster.second(time).iter().enumerate() {
                 for thread in &reading.threads {
                     assert!(thread.ticks.total().abs_diff(100 * (second as u64 + 1)) <= 1);

@@ -81,10 +81,10 @@ pub fn compare(
     };
     let mut kinds = Vec::new();
     for wanted in shapes(recorded).intersection(&shapes(simulated)) {
-        let of_kind = |jobs: &'_ [JobTrace]| -> Vec<JobTrace> {
-            jobs.iter().filter(is_long_enough).filter(|job| shape(job) == *wanted).cloned().collect()
-        };
-        kinds.push(compare_kind(&of_kind(recorded), &of_kind(simulated), window_seconds, seed)?);
+        let is_wanted = |job: &&JobTrace| is_long_enough(job) && shape(job) == *wanted;
+        let recorded: Vec<&JobTrace> = recorded.iter().filter(is_wanted).collect();
+        let simulated: Vec<&JobTrace> = simulated.iter().filter(is_wanted).collect();
+        kinds.push(compare_kind(&recorded, &simulated, window_seconds, seed)?);
     }
     if kinds.is_empty() {
         return Err(CompareError::NothingInCommon);
@@ -98,8 +98,8 @@ pub fn compare(
 }
 
 fn compare_kind(
-    recorded: &[JobTrace],
-    simulated: &[JobTrace],
+    recorded: &[&JobTrace],
+    simulated: &[&JobTrace],
     window_seconds: usize,
     seed: u64,
 ) -> Result<KindComparison, CompareError> {
@@ -107,7 +107,7 @@ fn compare_kind(
     let shuffled: Vec<JobTrace> = recorded
         .iter()
         .map(|job| {
-            let mut job = job.clone();
+            let mut job = (*job).clone();
             job.seconds.shuffle(&mut rng);
             job
         })
@@ -130,7 +130,7 @@ fn compare_kind(
         recorded_windows: real.len(),
         simulated_windows: synthetic.len(),
         auc: told_apart(&synthetic)?,
-        auc_of_shuffled: told_apart(&windows(&shuffled, window_seconds))?,
+        auc_of_shuffled: told_apart(&windows(&shuffled.iter().collect::<Vec<_>>(), window_seconds))?,
         means: (0..CHANNELS.len())
             .map(|channel| (CHANNELS[channel], both.map(|jobs| mean(&values(jobs, channel)))))
             .collect(),
@@ -168,7 +168,7 @@ fn auc_of(
     Ok((!aucs.is_empty()).then(|| mean(&aucs)))
 }
 
-fn windows(jobs: &[JobTrace], length: usize) -> Vec<Window> {
+fn windows(jobs: &[&JobTrace], length: usize) -> Vec<Window> {
     let mut windows = Vec::new();
     for (job, trace) in jobs.iter().enumerate() {
         for window in trace.settled().windows(length).step_by(length / 3) {
@@ -207,13 +207,13 @@ fn features(window: &[Vec<[f32; 4]>], thread: usize) -> Vec<f32> {
     features.into_iter().map(|feature| feature as f32).collect()
 }
 
-fn values(jobs: &[JobTrace], channel: usize) -> Vec<f64> {
+fn values(jobs: &[&JobTrace], channel: usize) -> Vec<f64> {
     let seconds = jobs.iter().flat_map(|job| job.settled()).flatten();
     seconds.map(|rates| f64::from(rates[channel])).collect()
 }
 
 /// The cumulative distribution at a hundred places.
-fn distribution(jobs: &[JobTrace], channel: usize) -> Vec<(f64, f64)> {
+fn distribution(jobs: &[&JobTrace], channel: usize) -> Vec<(f64, f64)> {
     let mut sorted = values(jobs, channel);
     sorted.sort_by(f64::total_cmp);
     let at = |percent: usize| (sorted[(sorted.len() - 1) * percent / 100], percent as f64 / 100.0);

@@ -56,6 +56,12 @@ impl ClusterSettings {
         counts.iter().flat_map(named).collect()
     }
 
+    /// The same with numbers for jobs that no labelled job has.
+    fn numbered_after(&self, known: &[Label]) -> Self {
+        let last = known.iter().filter_map(|label| label.job.as_str().parse::<u64>().ok()).max();
+        Self { first_job: last.map_or(self.first_job, |last| last + 1), ..self.clone() }
+    }
+
     fn check(&self) -> Result<(), SimulateError> {
         let refused = |reason: &str| Err(SimulateError::Settings(reason.to_owned()));
         if self.n_nodes == 0 || self.threads_a_node == 0 || self.campaigns.is_empty() {
@@ -87,8 +93,9 @@ pub fn into_archive(
     if let Some((name, _)) = settings.campaigns.iter().find(|(name, _)| is_known(name)) {
         return Err(SimulateError::Known(name.clone()));
     }
+    let settings = &settings.numbered_after(&known);
     let n_seconds = settings.seconds * settings.campaigns.len() as u64;
-    let end = settings.start + Millis(n_seconds as i64 * 1_000);
+    let end = settings.start + Millis::from_seconds(n_seconds as i64);
     let there =
         archive.snapshot(Selection { from: settings.start, to: end, ..Selection::default() })?.nodes();
     let ours: Vec<NodeName> = (0..settings.n_nodes as usize).map(node_name).collect::<Result<_, _>>()?;
@@ -102,7 +109,7 @@ pub fn into_archive(
     let mut cluster = Cluster::new(settings, &jobs, model)?;
     for node in 0..cluster.n_nodes() {
         for second in 0..=n_seconds {
-            let time = settings.start + Millis(second as i64 * 1_000);
+            let time = settings.start + Millis::from_seconds(second as i64);
             loader.push_node(cluster.node_second(node, time))?;
         }
         progress(node as u64 + 1, cluster.n_nodes() as u64);
@@ -135,7 +142,7 @@ pub fn stream(
     let mut writer = archive.writer(Cluster::source(settings), WriterSettings::default())?;
     let mut begun: Option<Instant> = None;
     let mut n_seconds = 0;
-    let mut settings = settings.clone();
+    let mut settings = settings.numbered_after(&archive.labels()?);
     let mut before: Vec<NodeReading> = Vec::new();
     loop {
         settings.campaigns = vec![(format!("live-{}", settings.start.as_epoch_seconds()), Set::Test)];
@@ -148,7 +155,7 @@ pub fn stream(
             if stop.wait(due.saturating_duration_since(Instant::now())) {
                 return Ok(writer.close()?);
             }
-            let (time, start) = (settings.start + Millis(second as i64 * 1_000), Instant::now());
+            let (time, start) = (settings.start + Millis::from_seconds(second as i64), Instant::now());
             let readings = cluster.second(time);
             writer.append(readings)?;
             n_seconds += 1;
@@ -157,7 +164,7 @@ pub fn stream(
         }
         archive.add_labels(&jobs.iter().map(|job| job.label.clone()).collect::<Vec<_>>())?;
         before = cluster.readings().to_vec();
-        settings.start = settings.start + Millis(settings.seconds as i64 * 1_000);
+        settings.start = settings.start + Millis::from_seconds(settings.seconds as i64);
         settings.first_job += jobs.len() as u64;
     }
 }

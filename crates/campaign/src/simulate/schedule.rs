@@ -77,10 +77,10 @@ pub fn schedule(settings: &ClusterSettings) -> Result<Vec<ScheduledJob>, Simulat
             shapes.extend(&anomalous);
         }
         shapes.shuffle(&mut rng);
-        let begin = settings.start + Millis((index as u64 * settings.seconds * 1_000) as i64);
+        let begin = settings.start + Millis::from_seconds((index as u64 * settings.seconds) as i64);
         for placed in place(settings, &shapes, begin, &mut rng)? {
             let number = settings.first_job + jobs.len() as u64;
-            let moment = |second: u64| begin + Millis((second * 1_000) as i64);
+            let moment = |second: u64| begin + Millis::from_seconds(second as i64);
             let label = Label {
                 campaign: name.clone(),
                 set: *set,

@@ -10,7 +10,6 @@ use workload::Timestamp;
 
 use super::model::{Model, N_STICKS};
 use super::schedule::{ClusterSettings, ScheduledJob};
-use crate::kind::Kind;
 
 const KNOT_SECONDS: usize = 600;
 /// Drift, in standard deviations of a stick, and how long it takes to forget where it was.
@@ -71,10 +70,10 @@ impl World {
         Self { start: settings.start, origin: settings.origin, drift, stall, mood }
     }
 
-    pub fn at(&self, kind: Kind, time: Timestamp) -> Weather {
+    pub fn at(&self, job: &ScheduledJob, time: Timestamp) -> Weather {
         let since = |moment: Timestamp| ((time - moment).0 / 1_000).max(0) as usize;
         let (second, age) = (since(self.start), since(self.origin));
-        let mut shift = match self.drift.get(Model::family(&kind.to_string())) {
+        let mut shift = match self.drift.get(Model::family(&job.label.kind)) {
             Some(knots) => {
                 let (knot, rest) = (age / KNOT_SECONDS, (age % KNOT_SECONDS) as f32 / KNOT_SECONDS as f32);
                 let (before, after) =
@@ -83,7 +82,7 @@ impl World {
             }
             None => [0.0; N_STICKS],
         };
-        if !kind.writes() {
+        if !job.kind.writes() {
             return Weather { shift, stall: 0.0 };
         }
         let of_second = |values: &[f32]| values.get(second).copied().unwrap_or(0.0);
@@ -155,6 +154,7 @@ mod tests {
 
     use super::super::schedule::schedule;
     use super::*;
+    use crate::kind::Kind;
 
     fn settings(start: i64) -> ClusterSettings {
         let origin = Timestamp::from_seconds(1_767_571_200);
@@ -165,7 +165,7 @@ mod tests {
             campaigns: vec![("a".into(), Set::Test)],
             seed: 3,
             load: 0.7,
-            start: origin + Millis(start * 1_000),
+            start: origin + Millis::from_seconds(start),
             origin,
             first_job: 1,
         }
@@ -174,9 +174,13 @@ mod tests {
     #[test]
     fn writers_stall_and_others_do_not() {
         let settings = settings(0);
-        let world = World::new(&settings, &schedule(&settings).unwrap());
+        let jobs = schedule(&settings).unwrap();
+        let world = World::new(&settings, &jobs);
         let stalls = |kind: Kind| -> Vec<f32> {
-            (0..7_200).map(|second| world.at(kind, settings.start + Millis(second * 1_000)).stall).collect()
+            let job = jobs.iter().find(|job| job.kind == kind).unwrap();
+            (0..7_200)
+                .map(|second| world.at(job, settings.start + Millis::from_seconds(second)).stall)
+                .collect()
         };
         assert!(stalls(Kind::GoodIo).iter().any(|stall| *stall > 0.2));
         assert_eq!(stalls(Kind::GoodIo), stalls(Kind::BadIo));
@@ -187,7 +191,9 @@ mod tests {
     fn drift_goes_on_where_a_campaign_ends() {
         let (first, second) = (settings(0), settings(7_200));
         let at = |settings: &ClusterSettings, time: Timestamp| {
-            World::new(settings, &schedule(settings).unwrap()).at(Kind::Np, time).shift
+            let jobs = schedule(settings).unwrap();
+            let fit = jobs.iter().find(|job| job.kind == Kind::Np).unwrap();
+            World::new(settings, &jobs).at(fit, time).shift
         };
         assert_eq!(at(&first, second.start), at(&second, second.start));
         assert_ne!(at(&first, first.start), at(&first, second.start));

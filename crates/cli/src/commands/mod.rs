@@ -8,8 +8,11 @@ mod config;
 mod record;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
+use ::agent::sampler::Stop;
 use ::archive::Archive;
+use workload::NodeName;
 
 use crate::args::{AgentCommand, Args, Command, Place};
 use crate::config::Config;
@@ -31,4 +34,20 @@ impl Place {
         let address = self.archive.as_deref().unwrap_or(&config.archive.address);
         Archive::open(address, &config.archive_settings())
     }
+}
+
+/// The name a machine is recorded under: its own, unless another was asked for.
+fn node_name(asked: Option<&NodeName>) -> anyhow::Result<NodeName> {
+    match asked {
+        Some(node) => Ok(node.clone()),
+        None => Ok(NodeName::new(::agent::hostname())?),
+    }
+}
+
+/// What ends when somebody presses Ctrl-C, or after some time.
+fn stop_on_ctrl_c(length: Option<Duration>) -> anyhow::Result<Stop> {
+    let stop = Stop::after(length);
+    let stopped = stop.clone();
+    ctrlc::set_handler(move || stopped.now())?;
+    Ok(stop)
 }

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use agent::node::{Collector, Node, NodeSettings};
-use agent::sampler::{Sampler, Stop};
+use agent::sampler::Sampler;
 use anyhow::bail;
 use archive::{Archive, WriterSettings};
 use serde_json::json;
@@ -13,6 +13,7 @@ use workload::derive::Scale;
 use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, ThreadId, Trace};
 
 use crate::args::RecordArgs;
+use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
 use crate::output::{complain, say};
 
@@ -25,28 +26,16 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if period.0 < 10 {
         bail!("an interval of {interval:?} is shorter than a tick of the kernel's clock; use at least 10ms");
     }
-    let name = match &args.node {
-        Some(node) => node.clone(),
-        None => NodeName::new(agent::hostname())?,
-    };
-    let mut node = Node::new(NodeSettings {
-        name: name.clone(),
-        procfs: args.roots.procfs.clone(),
-        cgroupfs: args.roots.cgroupfs.clone(),
-        collectors: vec![Collector::Cpu, Collector::Cgroup],
-        interval,
-        job_interval: interval,
-        has_steps: false,
-    });
+    let name = node_name(args.node.as_ref())?;
+    let (procfs, cgroupfs) = (args.roots.procfs.clone(), args.roots.cgroupfs.clone());
+    let mut node = Node::new(NodeSettings::for_recording(name.clone(), procfs, cgroupfs, interval));
     let source = node.source();
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
     let segment_length = config.record.segment.value;
     let settings = WriterSettings { segment_length, ..WriterSettings::default() };
     let mut writer = archive.writer(source.clone(), settings)?;
 
-    let stop = Stop::after(args.duration);
-    let stopped = stop.clone();
-    ctrlc::set_handler(move || stopped.now())?;
+    let stop = stop_on_ctrl_c(args.duration)?;
     complain(&format!("recording {name} into {address} every {interval:?}; Ctrl-C ends"));
 
     let mut sampler = Sampler::new(interval);
@@ -54,13 +43,12 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (mut refused, mut complained) = (0u64, false);
     while let Some(time) = sampler.wait(&stop) {
         let sample = node.sample(time);
-        for outcome in &sample.outcomes {
-            match (&outcome.error, outcome.collector) {
-                (Some(error), Collector::Cpu) => bail!("{error}"),
-                // Owners are unknown then, and say so.
-                (Some(error), _) if !complained => complain(&format!("warning: {error}")),
-                _ => continue,
-            }
+        if let Some(error) = sample.error_of(Collector::Cpu) {
+            bail!("{error}");
+        }
+        // Owners are unknown then, and say so.
+        if let (Some(error), false) = (sample.error_of(Collector::Cgroup), complained) {
+            complain(&format!("warning: {error}"));
             complained = true;
         }
         let reading = sample.reading(&name);

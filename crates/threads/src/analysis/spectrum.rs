@@ -117,7 +117,7 @@ pub fn analyse(
     progress: impl FnMut(u64, u64),
 ) -> Result<SpectrumReport, AnalysisError> {
     let stretches = Stretches::of(archive, kinds)?;
-    let period = stretches.period.0 as f64 / 1e3;
+    let period = stretches.period.as_seconds();
     let mut found: BTreeMap<String, KindSeries> = BTreeMap::new();
     let mut n_steps_of_all = 0;
     stretches.for_each(

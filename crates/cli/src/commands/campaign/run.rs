@@ -2,16 +2,15 @@
 
 use std::process::ExitCode;
 
-use agent::sampler::Stop;
 use anyhow::Context;
 use archive::Archive;
 use campaign::Plan;
 use campaign::run::{RunSettings, Step, Submit};
-use workload::NodeName;
 use workload::units::{show_count, show_length};
 
 use crate::args::CampaignRunArgs;
 use crate::commands::campaign::labels;
+use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
 use crate::output::{complain, say_json};
 use crate::progress::Progress;
@@ -24,12 +23,8 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
     let text = std::fs::read_to_string(&args.plan).with_context(|| file.clone())?;
     let cpus = campaign::jobs::allowed_cpus()?;
     let plan = Plan::from_toml(&file, &text, cpus.len())?;
-    let node = match &args.node {
-        Some(node) => node.clone(),
-        None => NodeName::new(agent::hostname())?,
-    };
     let settings = RunSettings {
-        node,
+        node: node_name(args.node.as_ref())?,
         cpus,
         procfs: args.roots.procfs.clone(),
         cgroupfs: args.roots.cgroupfs.clone(),
@@ -39,9 +34,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
-    let stop = Stop::default();
-    let stopped = stop.clone();
-    ctrlc::set_handler(move || stopped.now())?;
+    let stop = stop_on_ctrl_c(None)?;
     let progress = Progress::new(format!("recording into {address}"));
     let labels = campaign::run::run(&plan, &settings, &archive, &stop, |step| match step {
         Step::Begun { campaign, n_jobs } => {

@@ -5,7 +5,6 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use agent::sampler::Stop;
 use anyhow::{Context, bail};
 use archive::Archive;
 use campaign::simulate::model::Model;
@@ -16,6 +15,7 @@ use workload::units::{show_bytes, show_count};
 use workload::{Label, Millis, Mode, NodeReading, Owner, Timestamp};
 
 use crate::args::SimulateArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{complain, say, say_json, say_table};
 use crate::progress::Progress;
@@ -23,6 +23,7 @@ use crate::times::show_time;
 
 /// A Monday.
 const START: Timestamp = Timestamp::from_seconds(1_767_571_200);
+const FIRST_JOB: u64 = 1_000;
 /// Nodes that a terminal has lines for.
 const MOST_LINES: usize = 24;
 
@@ -51,16 +52,14 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         load: args.load,
         start,
         origin: start,
-        first_job: 1_000,
+        first_job: FIRST_JOB,
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
     if args.live {
-        return run_live(args, settings, &model, &archive);
+        return run_live(args, &settings, &model, &archive);
     }
-    let known = archive.labels()?;
     let (progress, begun) = (Progress::new("simulating"), std::time::Instant::now());
-    let settings = after(settings, &known);
     let (report, labels) =
         into_archive(&settings, &model, &archive, |done, total| progress.update(done, total))?;
     drop(progress);
@@ -86,12 +85,6 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         begun.elapsed().as_secs_f64(),
     ))?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Jobs get numbers that none in the archive has.
-fn after(settings: ClusterSettings, known: &[Label]) -> ClusterSettings {
-    let last = known.iter().filter_map(|label| label.job.as_str().parse::<u64>().ok()).max();
-    ClusterSettings { first_job: last.map_or(settings.first_job, |last| last + 1), ..settings }
 }
 
 /// How many jobs of each kind each campaign has.
@@ -121,14 +114,11 @@ fn count(labels: &[Label]) -> BTreeMap<(String, String), usize> {
 
 fn run_live(
     args: &SimulateArgs,
-    settings: ClusterSettings,
+    settings: &ClusterSettings,
     model: &Model,
     archive: &Archive,
 ) -> anyhow::Result<ExitCode> {
-    let settings = after(settings, &archive.labels()?);
-    let stop = Stop::after(args.duration);
-    let stopped = stop.clone();
-    ctrlc::set_handler(move || stopped.now())?;
+    let stop = stop_on_ctrl_c(args.duration)?;
     complain(&format!(
         "simulating {} nodes × {} threads into {}; Ctrl-C ends",
         args.nodes,
@@ -136,7 +126,7 @@ fn run_live(
         archive.address()
     ));
     let mut view = View { json: args.json, redraws: std::io::stdout().is_terminal(), ..View::default() };
-    stream(&settings, model, archive, args.speed, &stop, |streamed, readings| {
+    stream(settings, model, archive, args.speed, &stop, |streamed, readings| {
         // When nobody looks any more, the cluster goes on all the same.
         view.is_blind = view.is_blind || view.show(&streamed, readings).is_err();
     })?;
