@@ -1,8 +1,8 @@
-/* Ranks that compute for a random time and then meet in an Allreduce, until their time is over.
+/* Ranks that compute for nearly the same time and then meet in an Allreduce, until their time is over.
  *
- *     allreduce SECONDS SEED MEAN_SECONDS STUCK_RANK CPU...
+ *     allreduce SECONDS SEED MEAN_SECONDS SPREAD STUCK_RANK CPU...
  *
- * Rank r stays on the r-th CPU. STUCK_RANK (-1: none) never comes to a meeting: it spins. Ranks that
+ * SPREAD is how far apart ranks are: a standard deviation, as a share of MEAN_SECONDS. Rank r stays on the r-th CPU. STUCK_RANK (-1: none) never comes to a meeting: it spins. Ranks that
  * wait yield the CPU, as MPI libraries do where nodes are shared. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -25,6 +25,12 @@ static double draw(void)
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return ((z ^ z >> 31) >> 11) * 0x1p-53;
+}
+
+/* A normal deviate, by Box and Muller. */
+static double deviate(void)
+{
+    return sqrt(-2 * log(1 - draw())) * cos(2 * M_PI * draw());
 }
 
 static double multiply(void)
@@ -54,17 +60,17 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    if (argc < 5 + ranks) {
-        fprintf(stderr, "usage: allreduce SECONDS SEED MEAN_SECONDS STUCK_RANK CPU...\n");
+    if (argc < 6 + ranks) {
+        fprintf(stderr, "usage: allreduce SECONDS SEED MEAN_SECONDS SPREAD STUCK_RANK CPU...\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    double seconds = atof(argv[1]), mean = atof(argv[3]);
-    int is_stuck = rank == atoi(argv[4]), has_stuck = atoi(argv[4]) >= 0;
+    double seconds = atof(argv[1]), mean = atof(argv[3]), spread = atof(argv[4]);
+    int is_stuck = rank == atoi(argv[5]), has_stuck = atoi(argv[5]) >= 0;
     state = strtoull(argv[2], NULL, 10) + (uint64_t)rank * 0x5851f42d4c957f2du;
 
     cpu_set_t cpus;
     CPU_ZERO(&cpus);
-    CPU_SET(atoi(argv[5 + rank]), &cpus);
+    CPU_SET(atoi(argv[6 + rank]), &cpus);
     if (sched_setaffinity(0, sizeof cpus, &cpus) != 0)
         perror("sched_setaffinity");
 
@@ -75,7 +81,7 @@ int main(int argc, char **argv)
     double end = MPI_Wtime() + seconds, sum = 0;
     /* Everybody has to leave after the same meeting, so the meeting decides. */
     for (int is_over = 0; !is_over;) {
-        double until = is_stuck ? end : MPI_Wtime() - mean * log(1 - draw());
+        double until = is_stuck ? end : MPI_Wtime() + mean * (1 + spread * deviate());
         if (until > end)
             until = end;
         while (MPI_Wtime() < until)

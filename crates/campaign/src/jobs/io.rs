@@ -4,7 +4,6 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -19,7 +18,7 @@ const BAD_WRITE: usize = 4_096;
 const WRITES_A_FLUSH: u64 = 8;
 
 /// Events are made and written as text through an ordinary buffer, in files of a few that follow each
-/// other; now and then a writer thinks.
+/// other.
 pub fn write_well(order: &Order, until: &Until) -> Result<(), JobError> {
     let share = order.quota / order.cpus.len() as u64 / 2;
     on_each(order, until, |worker| {
@@ -58,9 +57,6 @@ fn write_events(path: &Path, most: u64, rng: &mut Xoshiro256PlusPlus, until: &Un
             line.push('\n');
             file.write_all(line.as_bytes()).map_err(failed())?;
             written += line.len() as u64;
-        }
-        if rng.random_bool(0.004) {
-            until.sleep(Duration::from_millis(rng.random_range(20..400)));
         }
     }
     file.flush().map_err(failed())

@@ -1,4 +1,4 @@
-//! MPI N: ranks that compute for a random time and then meet. Real ranks where there is an MPI, else
+//! MPI N: ranks that compute for nearly the same time and then meet, bound by the CPU. Real ranks where there is an MPI, else
 //! threads and a barrier.
 
 use std::fs;
@@ -10,14 +10,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::Exp1;
+use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{JobError, Order, Until, on_each};
 
 const PROGRAM: &str = include_str!("allreduce.c");
 /// How long a rank computes between two meetings, on the average.
-const MEAN_SECONDS: f64 = 1.5;
+const MEAN_SECONDS: f64 = 0.25;
+/// How far ranks are apart, as a share of it: no partition of work is quite even.
+const SPREAD: f64 = 0.1;
 /// What finishing takes at most, after the job's time is over.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -85,7 +87,7 @@ fn run_ranks(mpi: &Mpi, order: &Order, until: &Until, stuck_rank: Option<usize>)
         .arg(order.cpus.len().to_string())
         .arg(&program)
         .args([until.rest().as_secs_f64().to_string(), order.seed.to_string()])
-        .args([MEAN_SECONDS.to_string(), stuck])
+        .args([MEAN_SECONDS.to_string(), SPREAD.to_string(), stuck])
         .args(order.cpus.iter().map(ToString::to_string))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -120,7 +122,7 @@ fn run_threads(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Resul
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed.wrapping_add(rank as u64));
         let mut work = 0.0;
         loop {
-            let length = Duration::from_secs_f64(MEAN_SECONDS * rng.sample::<f64, _>(Exp1));
+            let length = Duration::from_secs_f64((MEAN_SECONDS * (1.0 + SPREAD * rng.sample::<f64, _>(StandardNormal))).max(0.0));
             let pause = if stuck_rank == Some(rank) { until.rest() } else { length.min(until.rest()) };
             let end = Instant::now() + pause;
             while Instant::now() < end && !until.ended.load(Ordering::Relaxed) {
