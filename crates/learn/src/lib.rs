@@ -6,9 +6,11 @@ pub mod kmeans;
 pub mod matrix;
 pub mod metrics;
 pub mod moments;
+pub mod nn;
 pub mod pca;
 pub mod silhouette;
 pub mod spectrum;
+pub mod tail;
 
 pub use kmeans::KMeans;
 pub use matrix::Matrix;

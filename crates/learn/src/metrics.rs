@@ -21,6 +21,132 @@ pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     Some((rank_sum - least) / (n_positive * n_negative) as f64)
 }
 
+/// Average precision: the area under the curve of precision against recall, by steps. `None` without a
+/// positive.
+pub fn pr_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
+    let n_positive = is_positive.iter().filter(|is_positive| **is_positive).count();
+    if n_positive == 0 {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    let (mut found, mut seen, mut area) = (0, 0, 0.0);
+    for tied in order.chunk_by(|a, b| scores[*a] == scores[*b]) {
+        let more = tied.iter().filter(|index| is_positive[**index]).count();
+        found += more;
+        seen += tied.len();
+        area += more as f64 / n_positive as f64 * found as f64 / seen as f64;
+    }
+    Some(area)
+}
+
+/// What a threshold makes of scores.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct AtThreshold {
+    pub precision: f64,
+    pub recall: f64,
+    pub f1: f64,
+    /// Alarms among those that are no positives.
+    pub false_alarms: f64,
+}
+
+/// Scores at or above the threshold are alarms.
+pub fn at_threshold(scores: &[f64], is_positive: &[bool], threshold: f64) -> AtThreshold {
+    let count = |alarm: bool, positive: bool| {
+        let is_such = |(score, is_positive): &(&f64, &bool)| {
+            (**score >= threshold) == alarm && **is_positive == positive
+        };
+        scores.iter().zip(is_positive).filter(is_such).count() as f64
+    };
+    let share = |part: f64, rest: f64| if part + rest > 0.0 { part / (part + rest) } else { 0.0 };
+    let (hits, misses, false_alarms, quiet) =
+        (count(true, true), count(false, true), count(true, false), count(false, false));
+    let (precision, recall) = (share(hits, false_alarms), share(hits, misses));
+    let f1 = if hits > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 };
+    AtThreshold { precision, recall, f1, false_alarms: share(false_alarms, quiet) }
+}
+
+/// Thresholds that a curve of [`vus_pr`] is made of.
+const N_THRESHOLDS: usize = 250;
+
+/// The volume under the surface of precision and recall over tolerances up to `longest` steps around each
+/// anomaly (Paparrizos and others, 2022), for scores in order of time. `None` without an anomaly.
+pub fn vus_pr(scores: &[f64], is_anomalous: &[bool], longest: usize) -> Option<f64> {
+    if !is_anomalous.contains(&true) {
+        return None;
+    }
+    let mut sorted = scores.to_vec();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let last = scores.len() - 1;
+    let thresholds: Vec<f64> =
+        (0..N_THRESHOLDS).map(|index| sorted[index * last / (N_THRESHOLDS - 1)]).collect();
+    let areas = (0..=longest).map(|tolerance| range_pr(scores, is_anomalous, tolerance, &thresholds));
+    Some(areas.sum::<f64>() / (longest + 1) as f64)
+}
+
+/// One slice of the volume.
+fn range_pr(scores: &[f64], is_anomalous: &[bool], tolerance: usize, thresholds: &[f64]) -> f64 {
+    let weights = softened(is_anomalous, tolerance);
+    let stretches = stretches(&weights);
+    let n_strict = is_anomalous.iter().filter(|is_anomalous| **is_anomalous).count() as f64;
+    let n_positive = (n_strict + weights.iter().sum::<f64>()) / 2.0;
+    let (mut area, mut before) = (0.0, 0.0);
+    for threshold in thresholds {
+        let (mut hits, mut alarms) = (0.0, 0.0);
+        for (score, weight) in scores.iter().zip(&weights) {
+            if score >= threshold {
+                hits += weight;
+                alarms += 1.0;
+            }
+        }
+        let is_met =
+            |stretch: &std::ops::Range<usize>| scores[stretch.clone()].iter().any(|score| score >= threshold);
+        let met = stretches.iter().filter(|stretch| is_met(stretch)).count() as f64 / stretches.len() as f64;
+        let recall = (hits / n_positive).min(1.0) * met;
+        let precision = if alarms > 0.0 { hits / alarms } else { 1.0 };
+        area += (recall - before) * precision;
+        before = recall;
+    }
+    area
+}
+
+/// One inside an anomaly, less and less up to half the tolerance around it.
+fn softened(is_anomalous: &[bool], tolerance: usize) -> Vec<f64> {
+    let mut weights: Vec<f64> =
+        is_anomalous.iter().map(|is_anomalous| f64::from(u8::from(*is_anomalous))).collect();
+    if tolerance == 0 {
+        return weights;
+    }
+    let strict = weights.clone();
+    for stretch in stretches(&strict) {
+        for distance in 1..=tolerance / 2 {
+            let weight = (1.0 - distance as f64 / tolerance as f64).sqrt();
+            let around = [stretch.start.checked_sub(distance), Some(stretch.end - 1 + distance)];
+            for place in around.into_iter().flatten().filter(|place| *place < strict.len()) {
+                weights[place] = f64::min(1.0, weights[place] + weight);
+            }
+        }
+    }
+    weights
+}
+
+/// The runs of places with any weight.
+fn stretches(weights: &[f64]) -> Vec<std::ops::Range<usize>> {
+    let mut found = Vec::new();
+    let mut start = None;
+    for (place, weight) in weights.iter().chain(std::iter::once(&0.0)).enumerate() {
+        match (start, *weight > 0.0) {
+            (None, true) => start = Some(place),
+            (Some(first), false) => {
+                found.push(first..place);
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -33,5 +159,26 @@ mod tests {
         assert_eq!(auc(&[1.0; 4]), Some(0.5));
         assert_eq!(auc(&[0.1, 0.35, 0.3, 0.8]), Some(0.75));
         assert_eq!(roc_auc(&[1.0], &[true]), None);
+    }
+
+    #[test]
+    fn precision_and_recall_are_those_of_the_definition() {
+        let is_positive = [true, false, true, false, false];
+        let scores = [0.9, 0.8, 0.7, 0.2, 0.1];
+        assert!((pr_auc(&scores, &is_positive).unwrap() - (0.5 + 0.5 * 2.0 / 3.0)).abs() < 1e-12);
+        let found = at_threshold(&scores, &is_positive, 0.75);
+        assert_eq!((found.precision, found.recall, found.f1), (0.5, 0.5, 0.5));
+        assert!((found.false_alarms - 1.0 / 3.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_volume_is_one_for_scores_that_are_the_truth_and_small_for_noise() {
+        let is_anomalous: Vec<bool> =
+            (0..400).map(|at| (100..120).contains(&at) || (300..310).contains(&at)).collect();
+        let truth: Vec<f64> = is_anomalous.iter().map(|is| f64::from(u8::from(*is))).collect();
+        assert!(vus_pr(&truth, &is_anomalous, 0).unwrap() > 0.99);
+        let noise: Vec<f64> = (0..400).map(|at| (f64::from(at) * 0.618_034).fract()).collect();
+        assert!(vus_pr(&noise, &is_anomalous, 10).unwrap() < 0.2);
+        assert_eq!(vus_pr(&noise, &[false; 400], 5), None);
     }
 }

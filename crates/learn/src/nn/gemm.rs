@@ -1,0 +1,135 @@
+//! Products of matrices. The one place of this crate that goes past the borrow checker: `gemm` takes
+//! pointers, because its operands may be views that overlap, as the steps of a convolution do.
+
+#![allow(unsafe_code, reason = "gemm takes pointers; the bounds of every operand are asserted first")]
+
+use gemm::Parallelism;
+
+/// A matrix inside a slice: the distance from one row to the next, and from one column to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    pub values: &'a [f32],
+    pub row_stride: usize,
+    pub column_stride: usize,
+}
+
+impl<'a> View<'a> {
+    /// Rows of `n_columns`, one after the other. Rows may overlap: `row_stride` can be less.
+    pub fn rows(values: &'a [f32], row_stride: usize) -> Self {
+        Self { values, row_stride, column_stride: 1 }
+    }
+
+    /// The transpose of [`View::rows`].
+    pub fn transposed(values: &'a [f32], row_stride: usize) -> Self {
+        Self { values, row_stride: 1, column_stride: row_stride }
+    }
+
+    fn last(&self, n_rows: usize, n_columns: usize) -> usize {
+        (n_rows - 1) * self.row_stride + (n_columns - 1) * self.column_stride
+    }
+}
+
+/// What becomes of what is there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Into {
+    Replace,
+    Add,
+}
+
+/// `out[m × n] = a[m × k] · b[k × n]`, or added to it; rows of `out` are `out_stride` apart. On the
+/// calling thread alone: work is spread over threads by splitting batches.
+///
+/// # Panics
+/// If an operand is shorter than its shape says.
+pub fn multiply(
+    [m, n, k]: [usize; 3],
+    out: &mut [f32],
+    out_stride: usize,
+    how: Into,
+    a: View<'_>,
+    b: View<'_>,
+) {
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(out_stride >= n && (m - 1) * out_stride + n <= out.len(), "the product has no room");
+    if k == 0 {
+        if how == Into::Replace {
+            out.chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
+        }
+        return;
+    }
+    assert!(a.last(m, k) < a.values.len() && b.last(k, n) < b.values.len(), "a factor is too short");
+    // SAFETY: the assertions above bound the largest index of each operand. `out` is borrowed mutably
+    // and so overlaps neither factor, and its own rows do not overlap.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            out_stride as isize,
+            how == Into::Add,
+            a.values.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.values.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            Parallelism::None,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn plain(m: usize, n: usize, k: usize, a: View<'_>, b: View<'_>) -> Vec<f32> {
+        let at = |view: View<'_>, row: usize, column: usize| {
+            view.values[row * view.row_stride + column * view.column_stride]
+        };
+        let cell = |row, column| (0..k).map(|inner| at(a, row, inner) * at(b, inner, column)).sum();
+        (0..m).flat_map(|row| (0..n).map(move |column| (row, column))).map(|(r, c)| cell(r, c)).collect()
+    }
+
+    proptest! {
+        #[test]
+        fn products_are_those_of_the_definition(m in 1usize..9, n in 1usize..9, k in 1usize..20, seed in 0u32..1000) {
+            let number = |index: usize| ((index as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 20) as f32 / 4096.0;
+            let a: Vec<f32> = (0..m * k).map(number).collect();
+            let b: Vec<f32> = (0..k * n).map(|index| number(index + 77)).collect();
+            for (a, b) in [
+                (View::rows(&a, k), View::rows(&b, n)),
+                (View::transposed(&a, m), View::rows(&b, n)),
+                (View::rows(&a, k), View::transposed(&b, k)),
+            ] {
+                let mut out = vec![1.0; m * n];
+                multiply([m, n, k], &mut out, n, Into::Add, a, b);
+                let expected = plain(m, n, k, a, b);
+                prop_assert!(out.iter().zip(&expected).all(|(found, wanted)| (found - wanted - 1.0).abs() < 1e-3));
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "a factor is too short")]
+    fn a_factor_that_is_too_short_is_refused() {
+        multiply(
+            [2, 2, 2],
+            &mut [0.0; 4],
+            2,
+            Into::Replace,
+            View::rows(&[0.0; 3], 2),
+            View::rows(&[0.0; 4], 2),
+        );
+    }
+}

@@ -1,0 +1,107 @@
+//! `x · w + b`, with or without a rectifier after it.
+
+use crate::nn::gemm::{Into, View, multiply};
+use crate::nn::parameters::{ParameterId, Parameters};
+use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    None,
+    Relu,
+}
+
+/// A layer: weights `[inputs × outputs]` and a bias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Linear {
+    pub weight: ParameterId,
+    pub bias: ParameterId,
+    pub activation: Activation,
+}
+
+impl Linear {
+    pub fn new(
+        parameters: &mut Parameters,
+        name: &str,
+        [n_inputs, n_outputs]: [usize; 2],
+        activation: Activation,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Self {
+        let weight = parameters.add(format!("{name}.weight"), &[n_inputs, n_outputs], n_inputs, rng);
+        let bias = parameters.add(format!("{name}.bias"), &[n_outputs], n_inputs, rng);
+        Self { weight, bias, activation }
+    }
+
+    /// `out[n × outputs]` from `x[n × inputs]`.
+    pub fn compute(&self, parameters: &Parameters, x: &[f32], out: &mut [f32]) {
+        let [n_inputs, n_outputs] = self.shape(parameters);
+        let n_rows = x.len() / n_inputs;
+        let weight = View::rows(parameters.get(self.weight), n_outputs);
+        let shape = [n_rows, n_outputs, n_inputs];
+        multiply(shape, out, n_outputs, Into::Replace, View::rows(x, n_inputs), weight);
+        let bias = parameters.get(self.bias);
+        for row in out.chunks_exact_mut(n_outputs) {
+            match self.activation {
+                Activation::None => add(row, bias),
+                Activation::Relu => {
+                    row.iter_mut().zip(bias).for_each(|(value, bias)| *value = (*value + bias).max(0.0));
+                }
+            }
+        }
+    }
+
+    fn shape(&self, parameters: &Parameters) -> [usize; 2] {
+        let shape = parameters.shape(self.weight);
+        [shape[0], shape[1]]
+    }
+
+    /// # Panics
+    /// If `x` has not as many columns as the layer has inputs.
+    pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
+        let [n_inputs, n_outputs] = self.shape(tape.parameters);
+        let input = tape.value(x);
+        assert!(
+            input.layout == Layout::Plain && input.n_columns == n_inputs,
+            "the layer is for other inputs"
+        );
+        let mut out = Value::zeros(input.n_samples, n_outputs, Layout::Plain);
+        self.compute(tape.parameters, &input.data, &mut out.data);
+        // The rectified output says which of its inputs were above zero.
+        let kept = if self.activation == Activation::Relu { out.data.clone() } else { Vec::new() };
+        tape.push(out, LinearBack { layer: *self, x, kept })
+    }
+}
+
+struct LinearBack {
+    layer: Linear,
+    x: Var,
+    kept: Vec<f32>,
+}
+
+impl Operation for LinearBack {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let [n_inputs, n_outputs] = self.layer.shape(back.parameters);
+        let masked: Vec<f32>;
+        let gradient = match self.layer.activation {
+            Activation::None => gradient,
+            Activation::Relu => {
+                let pass = |(gradient, out): (&f32, &f32)| if *out > 0.0 { *gradient } else { 0.0 };
+                masked = gradient.iter().zip(&self.kept).map(pass).collect();
+                &masked
+            }
+        };
+        let n_rows = gradient.len() / n_outputs;
+        let bias = back.of_parameter(self.layer.bias);
+        gradient.chunks_exact(n_outputs).for_each(|row| add(bias, row));
+        let rows = View::rows(gradient, n_outputs);
+        let (input, weight) = back.value_and_parameter(self.x, self.layer.weight);
+        let columns = View::transposed(&input.data, n_inputs);
+        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Into::Add, columns, rows);
+        if back.is_wanted(self.x) {
+            let mut of_x = vec![0.0; n_rows * n_inputs];
+            let weight = View::transposed(back.parameters.get(self.layer.weight), n_outputs);
+            multiply([n_rows, n_inputs, n_outputs], &mut of_x, n_inputs, Into::Replace, rows, weight);
+            back.give(self.x, of_x);
+        }
+    }
+}

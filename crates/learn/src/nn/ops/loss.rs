@@ -1,0 +1,76 @@
+//! What is to become small.
+
+use super::softmax::for_each_row;
+use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
+
+/// The sum of squared differences from `target`, times `scale`; rows between samples do not count.
+///
+/// # Panics
+/// If the target has another shape.
+pub fn squared_error(tape: &mut Tape<'_>, x: Var, target: Value, scale: f32) -> Var {
+    let input = tape.value(x);
+    assert!(
+        input.layout == target.layout
+            && input.n_columns == target.n_columns
+            && input.n_samples == target.n_samples,
+        "the target has another shape"
+    );
+    let mut off = target.data;
+    let mut sum = 0.0f64;
+    let mut kept = vec![0.0; off.len()];
+    for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
+        for index in at..at + input.n_columns {
+            let difference = input.data[index] - off[index];
+            sum += f64::from(difference * difference);
+            kept[index] = 2.0 * scale * difference;
+        }
+    });
+    off.clear();
+    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SquaredError { x, kept })
+}
+
+struct SquaredError {
+    x: Var,
+    kept: Vec<f32>,
+}
+
+impl Operation for SquaredError {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        back.give(self.x, self.kept.iter().map(|slope| slope * gradient[0]).collect());
+    }
+}
+
+/// How far a normal distribution with these means and logarithms of variances is from the standard one
+/// (Kullback and Leibler), summed over all and times `scale`.
+pub fn divergence(tape: &mut Tape<'_>, mean: Var, log_variance: Var, scale: f32) -> Var {
+    let (means, logs) = (&tape.value(mean).data, &tape.value(log_variance).data);
+    let term = |(mean, log): (&f32, &f32)| f64::from(mean * mean + log.exp() - 1.0 - log);
+    let sum: f64 = means.iter().zip(logs).map(term).sum::<f64>() / 2.0;
+    let value = Value::plain(vec![(sum * f64::from(scale)) as f32], 1);
+    tape.push(value, Divergence { mean, log_variance, scale })
+}
+
+struct Divergence {
+    mean: Var,
+    log_variance: Var,
+    scale: f32,
+}
+
+impl Operation for Divergence {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let scale = self.scale * gradient[0];
+        let of_mean = back.value(self.mean).data.iter().map(|mean| scale * mean).collect();
+        let of_log =
+            back.value(self.log_variance).data.iter().map(|log| scale * 0.5 * (log.exp() - 1.0)).collect();
+        back.give(self.mean, of_mean);
+        back.give(self.log_variance, of_log);
+    }
+}
+
+/// The shape that a target has to have for a value of `n_steps` steps.
+pub fn target(samples: &[f32], n_steps: usize, n_columns: usize, layout: Layout) -> Value {
+    match layout {
+        Layout::Plain => Value::plain(samples.to_vec(), n_columns),
+        Layout::Padded { pad, .. } => Value::padded(samples, n_steps, n_columns, pad),
+    }
+}

@@ -1,0 +1,156 @@
+//! What a tape can compute. An operation is one file: what it computes, what it keeps, how it goes back.
+
+pub mod arithmetic;
+pub mod block;
+pub mod conv;
+pub mod graph;
+pub mod linear;
+pub mod loss;
+pub mod sample;
+pub mod shape;
+pub mod softmax;
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::arithmetic::add;
+    use super::block::{Block, Resize};
+    use super::conv::Conv;
+    use super::graph::Messages;
+    use super::linear::{Activation, Linear};
+    use super::loss::{divergence, squared_error};
+    use super::sample::sample;
+    use super::shape::{flatten, unflatten};
+    use super::softmax::softmax;
+    use crate::nn::check::assert_gradients;
+    use crate::nn::parameters::Parameters;
+    use crate::nn::tape::{Tape, Value, Var};
+
+    fn rng() -> Xoshiro256PlusPlus {
+        Xoshiro256PlusPlus::seed_from_u64(8)
+    }
+
+    fn numbers(count: usize) -> Vec<f32> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(21);
+        (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    }
+
+    /// How far a value is from one in which every number is different.
+    fn loss_of(tape: &mut Tape<'_>, x: Var) -> Var {
+        let shape = tape.value(x);
+        let mut target = Value::zeros(shape.n_samples, shape.n_columns, shape.layout);
+        target.data = numbers(target.data.len());
+        squared_error(tape, x, target, 0.5)
+    }
+
+    #[test]
+    fn layers_go_back_as_they_came() {
+        let (mut parameters, mut rng) = (Parameters::default(), rng());
+        let first = Linear::new(&mut parameters, "first", [3, 5], Activation::Relu, &mut rng);
+        let second = Linear::new(&mut parameters, "second", [5, 2], Activation::None, &mut rng);
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(12), 3));
+            let hidden = first.forward(tape, x);
+            let out = second.forward(tape, hidden);
+            loss_of(tape, out)
+        });
+    }
+
+    #[test]
+    fn convolutions_go_back_through_each_other() {
+        for width in [1, 3, 5] {
+            let (mut parameters, mut rng) = (Parameters::default(), rng());
+            let first = Conv::new(&mut parameters, "first", width, [2, 3], &mut rng);
+            let second = Conv::new(&mut parameters, "second", width, [3, 4], &mut rng);
+            assert_gradients(&parameters, |tape| {
+                let x = tape.input(Value::padded(&numbers(2 * 7 * 2), 7, 2, width / 2));
+                let hidden = first.forward(tape, x);
+                let out = second.forward(tape, hidden);
+                loss_of(tape, out)
+            });
+        }
+    }
+
+    #[test]
+    fn blocks_go_back_through_pooling_and_repeating() {
+        for (n_steps, up) in [(8, 8), (7, 6), (7, 7)] {
+            let (mut parameters, mut rng) = (Parameters::default(), rng());
+            let down = Block::new(&mut parameters, "down", 5, [2, 4], Resize::Pool, &mut rng);
+            let wide = Block::new(&mut parameters, "up", 5, [4, 3], Resize::Repeat { n_steps: up }, &mut rng);
+            assert_gradients(&parameters, |tape| {
+                let x = tape.input(Value::padded(&numbers(3 * n_steps * 2), n_steps, 2, 2));
+                let narrow = down.forward(tape, x);
+                let out = wide.forward(tape, narrow);
+                loss_of(tape, out)
+            });
+        }
+    }
+
+    #[test]
+    fn a_whole_autoencoder_goes_back() {
+        let (mut parameters, mut rng) = (Parameters::default(), rng());
+        let down = Block::new(&mut parameters, "down", 3, [3, 4], Resize::Pool, &mut rng);
+        let encode = Linear::new(&mut parameters, "encode", [12, 5], Activation::None, &mut rng);
+        let decode = Linear::new(&mut parameters, "decode", [5, 12], Activation::Relu, &mut rng);
+        let rates = Conv::new(&mut parameters, "rates", 3, [4, 4], &mut rng);
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::padded(&numbers(2 * 7 * 3), 7, 3, 1));
+            let narrow = down.forward(tape, x);
+            let flat = flatten(tape, narrow);
+            let z = encode.forward(tape, flat);
+            let wide = decode.forward(tape, z);
+            let steps = unflatten(tape, wide, 4, 7, 1);
+            let out = rates.forward(tape, steps);
+            let shares = softmax(tape, out);
+            loss_of(tape, shares)
+        });
+    }
+
+    #[test]
+    fn messages_go_back_and_stay_inside_their_graph() {
+        for has_self in [true, false] {
+            let (mut parameters, mut rng) = (Parameters::default(), rng());
+            let encode = Linear::new(&mut parameters, "encode", [2, 3], Activation::None, &mut rng);
+            let from = Linear::new(&mut parameters, "from", [3, 4], Activation::None, &mut rng);
+            let to = Linear::new(&mut parameters, "to", [3, 4], Activation::None, &mut rng);
+            let messages = Messages::new(&mut parameters, "strength", 4, has_self, &mut rng);
+            let pass = |tape: &mut Tape<'_>, rows: Vec<f32>| {
+                let x = tape.input(Value::plain(rows, 2));
+                let z = encode.forward(tape, x);
+                let (ends, starts) = (from.forward(tape, z), to.forward(tape, z));
+                let received = messages.forward(tape, z, ends, starts, &[0..3, 3..4, 4..6]);
+                add(tape, z, received)
+            };
+            assert_gradients(&parameters, |tape| {
+                let out = pass(tape, numbers(12));
+                loss_of(tape, out)
+            });
+            let rows_of = |rows: Vec<f32>| {
+                let mut tape = Tape::new(&parameters);
+                let out = pass(&mut tape, rows);
+                tape.value(out).data.clone()
+            };
+            let mut changed = numbers(12);
+            changed[1] += 1.0;
+            let (before, after) = (rows_of(numbers(12)), rows_of(changed));
+            assert!(before[..9].iter().zip(&after).all(|(a, b)| a != b), "all of its graph hears of it");
+            assert_eq!(before[9..], after[9..], "and nobody else");
+        }
+    }
+
+    #[test]
+    fn a_draw_goes_back_to_its_mean_and_variance() {
+        let (mut parameters, mut rng) = (Parameters::default(), rng());
+        let mean = Linear::new(&mut parameters, "mean", [3, 2], Activation::None, &mut rng);
+        let variance = Linear::new(&mut parameters, "variance", [3, 2], Activation::None, &mut rng);
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(9), 3));
+            let (mean, log_variance) = (mean.forward(tape, x), variance.forward(tape, x));
+            let z = sample(tape, mean, log_variance, numbers(6));
+            let (off, far) = (loss_of(tape, z), divergence(tape, mean, log_variance, 0.3));
+            add(tape, off, far)
+        });
+    }
+}

@@ -1,0 +1,109 @@
+//! The numbers that are learnt: named matrices in one flat row of memory, so that optimisers, checkpoints
+//! and sums of gradients need not know what they are.
+
+use std::ops::Range;
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Which parameter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ParameterId(usize);
+
+#[derive(Debug, Clone, PartialEq)]
+struct Parameter {
+    name: String,
+    shape: Vec<usize>,
+    range: Range<usize>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Parameters {
+    values: Vec<f32>,
+    known: Vec<Parameter>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ParameterError {
+    #[error("there is no parameter {0}")]
+    Missing(String),
+    #[error("parameter {name} has the shape {found:?}, not {expected:?}")]
+    Shape { name: String, found: Vec<usize>, expected: Vec<usize> },
+}
+
+impl Parameters {
+    /// A new parameter, evenly drawn between ±1/√`fan_in`: what PyTorch starts linear layers and
+    /// convolutions from.
+    pub fn add(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[usize],
+        fan_in: usize,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> ParameterId {
+        let bound = 1.0 / (fan_in as f32).sqrt();
+        let id = self.add_filled(name, shape, 0.0);
+        self.get_mut(id).iter_mut().for_each(|value| *value = rng.random_range(-bound..bound));
+        id
+    }
+
+    /// A new parameter with one value everywhere.
+    pub fn add_filled(&mut self, name: impl Into<String>, shape: &[usize], value: f32) -> ParameterId {
+        let start = self.values.len();
+        self.values.resize(start + shape.iter().product::<usize>(), value);
+        let range = start..self.values.len();
+        self.known.push(Parameter { name: name.into(), shape: shape.to_vec(), range });
+        ParameterId(self.known.len() - 1)
+    }
+
+    pub fn get(&self, id: ParameterId) -> &[f32] {
+        &self.values[self.range(id)]
+    }
+
+    pub fn get_mut(&mut self, id: ParameterId) -> &mut [f32] {
+        let range = self.range(id);
+        &mut self.values[range]
+    }
+
+    pub fn shape(&self, id: ParameterId) -> &[usize] {
+        &self.known[id.0].shape
+    }
+
+    /// Where a parameter lies among all values.
+    pub fn range(&self, id: ParameterId) -> Range<usize> {
+        self.known[id.0].range.clone()
+    }
+
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
+    /// Every parameter: its name, its shape, its values.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[usize], &[f32])> {
+        self.known
+            .iter()
+            .map(|one| (one.name.as_str(), one.shape.as_slice(), &self.values[one.range.clone()]))
+    }
+
+    /// Takes the values of every parameter from elsewhere; all of them, or none.
+    pub fn load<'a>(
+        &mut self,
+        find: impl Fn(&str) -> Option<(Vec<usize>, &'a [f32])>,
+    ) -> Result<(), ParameterError> {
+        let mut values = Vec::with_capacity(self.values.len());
+        for one in &self.known {
+            let (found, of_one) = find(&one.name).ok_or_else(|| ParameterError::Missing(one.name.clone()))?;
+            if found != one.shape || of_one.len() != one.range.len() {
+                let (name, expected) = (one.name.clone(), one.shape.clone());
+                return Err(ParameterError::Shape { name, found, expected });
+            }
+            values.extend_from_slice(of_one);
+        }
+        self.values = values;
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Reverse-mode differentiation: a tape remembers what was computed, and goes back over it.
+//!
+//! A tape is used by one thread. Batches are split into shards that each have a tape of their own;
+//! their gradients are added in a fixed order, so that results do not depend on the number of threads.
+
+use super::parameters::{ParameterId, Parameters};
+
+/// How the rows of a value stand for samples and steps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// A row a sample.
+    Plain,
+    /// Rows are steps of samples with rows of zeros before, between and after them, so that a
+    /// convolution is a product with overlapping rows: `pad` zeros, then for each sample `n_steps` rows
+    /// and `pad` zeros.
+    Padded { n_steps: usize, pad: usize },
+}
+
+impl Layout {
+    pub fn n_rows(self, n_samples: usize) -> usize {
+        match self {
+            Self::Plain => n_samples,
+            Self::Padded { n_steps, pad } => pad + n_samples * (n_steps + pad),
+        }
+    }
+
+    /// The first row of a sample.
+    pub fn row(self, sample: usize) -> usize {
+        match self {
+            Self::Plain => sample,
+            Self::Padded { n_steps, pad } => pad + sample * (n_steps + pad),
+        }
+    }
+}
+
+/// A matrix that was computed, or given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Value {
+    pub data: Vec<f32>,
+    pub n_samples: usize,
+    pub n_columns: usize,
+    pub layout: Layout,
+}
+
+impl Value {
+    /// # Panics
+    /// If the data are no whole rows.
+    pub fn plain(data: Vec<f32>, n_columns: usize) -> Self {
+        assert!(n_columns > 0 && data.len().is_multiple_of(n_columns), "the values are no whole rows");
+        Self { n_samples: data.len() / n_columns, data, n_columns, layout: Layout::Plain }
+    }
+
+    /// Zeros in a layout.
+    pub fn zeros(n_samples: usize, n_columns: usize, layout: Layout) -> Self {
+        Self { data: vec![0.0; layout.n_rows(n_samples) * n_columns], n_samples, n_columns, layout }
+    }
+
+    /// Samples of `n_steps` steps each, given one after the other, with room for a convolution.
+    pub fn padded(samples: &[f32], n_steps: usize, n_columns: usize, pad: usize) -> Self {
+        let size = n_steps * n_columns;
+        let mut value = Self::zeros(samples.len() / size, n_columns, Layout::Padded { n_steps, pad });
+        for (index, sample) in samples.chunks_exact(size).enumerate() {
+            let first = value.layout.row(index) * n_columns;
+            value.data[first..first + size].copy_from_slice(sample);
+        }
+        value
+    }
+}
+
+/// A value on a tape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Var(pub(super) usize);
+
+/// What an operation has to know to go back.
+pub trait Operation {
+    /// Adds to the gradients of what went in, given the gradient of what came out.
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>);
+}
+
+/// What is at hand on the way back.
+pub struct Back<'a> {
+    values: &'a [Value],
+    is_wanted: &'a [bool],
+    gradients: &'a mut [Option<Vec<f32>>],
+    pub parameters: &'a Parameters,
+    pub parameter_gradients: &'a mut [f32],
+}
+
+impl Back<'_> {
+    pub fn value(&self, var: Var) -> &Value {
+        &self.values[var.0]
+    }
+
+    /// Whether anybody asks for the gradient of a value.
+    pub fn is_wanted(&self, var: Var) -> bool {
+        self.is_wanted[var.0]
+    }
+
+    /// The gradient of a value so far, to be added to.
+    pub fn gradient(&mut self, var: Var) -> &mut Vec<f32> {
+        let length = self.values[var.0].data.len();
+        self.gradients[var.0].get_or_insert_with(|| vec![0.0; length])
+    }
+
+    /// Gives a gradient that was computed as a whole.
+    pub fn give(&mut self, var: Var, gradient: Vec<f32>) {
+        match &mut self.gradients[var.0] {
+            Some(known) => add(known, &gradient),
+            none => *none = Some(gradient),
+        }
+    }
+
+    /// A value beside the gradient of a parameter.
+    pub fn value_and_parameter(&mut self, var: Var, id: ParameterId) -> (&Value, &mut [f32]) {
+        (&self.values[var.0], &mut self.parameter_gradients[self.parameters.range(id)])
+    }
+
+    pub fn of_parameter(&mut self, id: ParameterId) -> &mut [f32] {
+        &mut self.parameter_gradients[self.parameters.range(id)]
+    }
+}
+
+pub fn add(sum: &mut [f32], more: &[f32]) {
+    sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+}
+
+/// What was computed from parameters and inputs, in order.
+pub struct Tape<'a> {
+    pub parameters: &'a Parameters,
+    values: Vec<Value>,
+    operations: Vec<Option<Box<dyn Operation>>>,
+    is_wanted: Vec<bool>,
+}
+
+impl<'a> Tape<'a> {
+    pub fn new(parameters: &'a Parameters) -> Self {
+        Self { parameters, values: Vec::new(), operations: Vec::new(), is_wanted: Vec::new() }
+    }
+
+    /// A value whose gradient nobody asks for.
+    pub fn input(&mut self, value: Value) -> Var {
+        self.put(value, None, false)
+    }
+
+    /// A value that was computed by an operation.
+    pub fn push(&mut self, value: Value, operation: impl Operation + 'static) -> Var {
+        self.put(value, Some(Box::new(operation)), true)
+    }
+
+    fn put(&mut self, value: Value, operation: Option<Box<dyn Operation>>, is_wanted: bool) -> Var {
+        self.values.push(value);
+        self.operations.push(operation);
+        self.is_wanted.push(is_wanted);
+        Var(self.values.len() - 1)
+    }
+
+    pub fn value(&self, var: Var) -> &Value {
+        &self.values[var.0]
+    }
+
+    /// The single number of a loss.
+    pub fn scalar(&self, var: Var) -> f32 {
+        self.values[var.0].data[0]
+    }
+
+    /// Adds the gradient of `loss`, which is one number, by every parameter to `parameter_gradients`.
+    ///
+    /// # Panics
+    /// If `loss` is not one number, or the gradients are not as many as the parameters.
+    pub fn backward(self, loss: Var, parameter_gradients: &mut [f32]) {
+        assert_eq!(self.values[loss.0].data.len(), 1, "only a single number has a gradient");
+        assert_eq!(parameter_gradients.len(), self.parameters.values().len());
+        let mut gradients: Vec<Option<Vec<f32>>> = vec![None; self.values.len()];
+        gradients[loss.0] = Some(vec![1.0]);
+        for index in (0..=loss.0).rev() {
+            let (Some(operation), Some(gradient)) = (&self.operations[index], gradients[index].take()) else {
+                continue;
+            };
+            operation.backward(
+                &gradient,
+                &mut Back {
+                    values: &self.values,
+                    is_wanted: &self.is_wanted,
+                    gradients: &mut gradients,
+                    parameters: self.parameters,
+                    parameter_gradients,
+                },
+            );
+        }
+    }
+}

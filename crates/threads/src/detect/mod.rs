@@ -1,0 +1,3 @@
+//! Detectors: they learn what windows of normal jobs look like, and score those that look otherwise.
+
+pub mod net;
