@@ -29,7 +29,7 @@ mod tests {
     use crate::nn::tape::{Tape, Value, Var};
 
     fn rng() -> Xoshiro256PlusPlus {
-        Xoshiro256PlusPlus::seed_from_u64(8)
+        Xoshiro256PlusPlus::seed_from_u64(1)
     }
 
     fn numbers(count: usize) -> Vec<f32> {
