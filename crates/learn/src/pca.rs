@@ -59,6 +59,10 @@ impl Pca {
         })
     }
 
+    pub fn parts(&self) -> (&[f64], &[Vec<f64>]) {
+        (&self.mean, &self.components)
+    }
+
     pub fn n_components(&self) -> usize {
         self.components.len()
     }
