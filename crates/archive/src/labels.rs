@@ -1,12 +1,15 @@
-//! What is known for certain of the jobs in an archive: one file for each campaign that was added.
+//! What is known for certain of the jobs in an archive: one file for each campaign that was added, and one for
+//! the trouble that was put into its traces.
 //!
-//! `labels/<id>-<crc>.json`; the checksum in the name is that of the file's text.
+//! `labels/<id>-<crc>.json` and `injections/<id>-<crc>.json`; the checksum in the name is that of the file's text.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 use workload::label::{self, overlapping_sets};
-use workload::{JobId, Label, Set};
+use workload::{Injection, JobId, Label, Set};
 
 use crate::Archive;
 use crate::error::{Error, Result};
@@ -15,25 +18,26 @@ use crate::loader::Loader;
 use crate::spool::{StagedSet, write_durably};
 use crate::store::Store;
 
-pub const FOLDER: &str = "labels";
+/// Each is a folder, and the name of the list in its files.
+const LABELS: &str = "labels";
+const INJECTIONS: &str = "injections";
 const VERSION: u32 = 1;
-
-#[derive(Serialize, Deserialize)]
-struct LabelFile {
-    version: u32,
-    labels: Vec<Label>,
-}
 
 impl Archive {
     /// What is known of jobs, in order of time.
     pub fn labels(&self) -> Result<Vec<Label>> {
-        read_all(&self.store)
+        read_labels(&self.store)
+    }
+
+    /// The trouble that was put into its traces.
+    pub fn injections(&self) -> Result<Vec<Injection>> {
+        read_all(&self.store, INJECTIONS)
     }
 
     /// Adds labels, all of them or none.
     pub fn add_labels(&self, labels: &[Label]) -> Result<()> {
         let set = self.spool.stage()?;
-        stage(&self.store, &set, labels)?;
+        stage_labels(&self.store, &set, labels)?;
         set.commit(&self.store)
     }
 }
@@ -41,31 +45,58 @@ impl Archive {
 impl Loader {
     /// Adds labels that become visible together with the readings.
     pub fn add_labels(&mut self, labels: &[Label]) -> Result<()> {
-        stage(&self.store, &self.set, labels)
+        stage_labels(&self.store, &self.set, labels)
+    }
+
+    /// Adds what was put into the readings, visible together with them.
+    pub fn add_injections(&mut self, injections: &[Injection]) -> Result<()> {
+        stage(&self.set, INJECTIONS, injections)
     }
 }
 
-fn stage(store: &Store, set: &StagedSet, labels: &[Label]) -> Result<()> {
-    let all: Vec<Label> = read_all(store)?.into_iter().chain(labels.iter().cloned()).collect();
+fn stage_labels(store: &Store, set: &StagedSet, labels: &[Label]) -> Result<()> {
+    let all: Vec<Label> = read_labels(store)?.into_iter().chain(labels.iter().cloned()).collect();
     check(&all).map_err(|reason| Error::Labels { address: store.address().to_owned(), reason })?;
-    let text = serde_json::to_vec(&LabelFile { version: VERSION, labels: labels.to_vec() })
+    stage(set, LABELS, labels)
+}
+
+fn stage(set: &StagedSet, folder: &str, known: &[impl Serialize]) -> Result<()> {
+    let text = serde_json::to_vec(&json!({ "version": VERSION, folder: known }))
         .map_err(|error| Error::io(set.folder())(error.into()))?;
     let prepared = set.prepare();
     write_durably(&prepared, &text)?;
-    set.add(&prepared, format!("{FOLDER}/{}-{:08x}.json", next_id(), crc32fast::hash(&text)));
+    set.add(&prepared, format!("{folder}/{}-{:08x}.json", next_id(), crc32fast::hash(&text)));
     Ok(())
 }
 
-fn read_all(store: &Store) -> Result<Vec<Label>> {
-    let mut labels = Vec::new();
-    for object in store.list(FOLDER)? {
-        labels.extend(read_file(store, &object.path)?);
-    }
+fn read_labels(store: &Store) -> Result<Vec<Label>> {
+    let mut labels = read_all(store, LABELS)?;
     label::sort(&mut labels);
     Ok(labels)
 }
 
-pub fn read_file(store: &Store, path: &str) -> Result<Vec<Label>> {
+fn read_all<T: DeserializeOwned>(store: &Store, folder: &str) -> Result<Vec<T>> {
+    let mut known = Vec::new();
+    for object in store.list(folder)? {
+        known.extend(read_file(store, folder, &object.path)?);
+    }
+    Ok(known)
+}
+
+/// Every file that cannot be read, with why.
+pub fn unreadable(store: &Store) -> Result<Vec<(String, Error)>> {
+    let mut problems = Vec::new();
+    for object in store.list(LABELS)? {
+        problems.extend(read_file::<Label>(store, LABELS, &object.path).err().map(|error| (object.path, error)));
+    }
+    for object in store.list(INJECTIONS)? {
+        let read = read_file::<Injection>(store, INJECTIONS, &object.path);
+        problems.extend(read.err().map(|error| (object.path, error)));
+    }
+    Ok(problems)
+}
+
+fn read_file<T: DeserializeOwned>(store: &Store, folder: &str, path: &str) -> Result<Vec<T>> {
     let shown = store.full_path(path);
     let Some(text) = store.read(path)? else { return Err(Error::Gone { path: shown }) };
     let crc = path.strip_suffix(".json").and_then(|path| path.rsplit_once('-'));
@@ -77,12 +108,16 @@ pub fn read_file(store: &Store, path: &str) -> Result<Vec<Label>> {
         }
         Some(_) => {}
     }
-    let file: LabelFile = serde_json::from_slice(&text).map_err(|error| Error::damaged(&shown, error))?;
-    if file.version > VERSION {
-        let address = store.address().to_owned();
-        return Err(Error::NewerFormat { address, found: file.version, known: VERSION });
+    let mut file: Value = serde_json::from_slice(&text).map_err(|error| Error::damaged(&shown, error))?;
+    match file["version"].as_u64() {
+        None => return Err(Error::damaged(&shown, "it has no version")),
+        Some(found) if found > u64::from(VERSION) => {
+            let address = store.address().to_owned();
+            return Err(Error::NewerFormat { address, found: found as u32, known: VERSION });
+        }
+        Some(_) => {}
     }
-    Ok(file.labels)
+    serde_json::from_value(file[folder].take()).map_err(|error| Error::damaged(&shown, error))
 }
 
 /// Job ids are unique, a campaign belongs to one set, and no two sets share a moment.

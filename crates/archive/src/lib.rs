@@ -26,6 +26,7 @@ mod words;
 mod writer;
 
 pub mod source;
+pub mod table;
 
 use std::path::PathBuf;
 

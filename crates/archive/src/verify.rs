@@ -86,11 +86,9 @@ impl Archive {
                 problem: "a newer file stands in for it; compaction removes it".into(),
             }));
         }
-        for object in self.store.list(labels::FOLDER)? {
-            if let Err(error) = labels::read_file(&self.store, &object.path) {
-                let path = self.store.full_path(&object.path);
-                report.problems.push(Finding { path, problem: error.to_string() });
-            }
+        for (path, error) in labels::unreadable(&self.store)? {
+            let path = self.store.full_path(&path);
+            report.problems.push(Finding { path, problem: error.to_string() });
         }
         self.check_spool(&mut report)?;
         Ok(report)

@@ -1,5 +1,7 @@
-//! Labelled jobs: run for real on this machine and recorded through the agent, or simulated.
+//! Labelled jobs: run for real on this machine and recorded through the agent, or simulated; and trouble put into
+//! traces that have none.
 
+pub mod inject;
 pub mod job_trace;
 pub mod jobs;
 pub mod kind;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, bail};
 use archive::{Retention, S3Settings, Settings};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use threads::detect::DetectorConfig;
 use toml::{Table, Value};
 
 use workload::units::{parse_bytes, parse_duration};
@@ -20,6 +21,7 @@ const OTHER_VARIABLES: [&str; 2] = ["TRACEWISE_CONFIG", "TRACEWISE_DATA"];
 pub struct Config {
     pub archive: ArchiveConfig,
     pub record: RecordConfig,
+    pub detector: DetectorConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -111,7 +113,9 @@ impl Config {
         };
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-        config.with_variables(variables)
+        let config = config.with_variables(variables)?;
+        config.detector.check().context("[detector]")?;
+        Ok(config)
     }
 
     pub fn read(file: &Path) -> anyhow::Result<Self> {
@@ -181,7 +185,13 @@ fn set_by_variable(table: &mut Table, shape: &Table, path: &str, value: &str) ->
                 }
             }
             _ if key == path => {
-                table.insert(key.clone(), Value::String(value.to_owned()));
+                let text = || Value::String(value.to_owned());
+                let value = match known {
+                    Value::String(_) => text(),
+                    // What cannot be read as what it has to be is refused with all else, by its name.
+                    _ => value.parse().unwrap_or_else(|_| text()),
+                };
+                table.insert(key.clone(), value);
                 return true;
             }
             _ => {}
@@ -217,6 +227,41 @@ address = "data/archive"
 interval = "1s"
 # How long readings stay in the journal before they become Parquet; either way they are safe.
 segment = "1h"
+
+[detector]
+# Steps of a window, and steps from one window to the next in training; closer if windows are few.
+window = 100
+stride = 25
+# Channels beside user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
+channels = []
+# Windows that are learnt from at most.
+most_windows = 20000
+# How often a normal window may be taken for an anomaly.
+false_alarm_rate = 0.001
+# A threshold for each kind of labelled job, beside the one for all.
+threshold_by_kind = false
+# How much the variational autoencoder is drawn to a normal distribution of embeddings.
+divergence_weight = 1e-5
+# Windows that the nearest-neighbour baseline remembers.
+n_remembered = 2000
+
+[detector.net]
+# Channels of each block of the encoder; the decoder has them in the other order.
+widths = [32, 64, 64]
+# Steps that a convolution sees; odd.
+kernel = 5
+n_hidden = 128
+n_latent = 16
+# Units of the networks between threads.
+n_graph_hidden = 32
+
+[detector.train]
+n_epochs = 60
+batch = 256
+rate = 0.001
+# Epochs without a better validation after which training ends.
+patience = 8
+seed = 0
 "#;
 
 #[cfg(test)]
@@ -241,7 +286,7 @@ mod tests {
         let all = Table::try_from(toml::from_str::<Config>(&uncommented).unwrap()).unwrap();
         let keys = |table: &Table| table.keys().cloned().collect::<Vec<_>>();
         let complete = Table::try_from(Config::complete()).unwrap();
-        for section in ["archive", "record"] {
+        for section in ["archive", "record", "detector"] {
             assert_eq!(keys(all[section].as_table().unwrap()), keys(complete[section].as_table().unwrap()));
         }
         assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));

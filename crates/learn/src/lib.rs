@@ -1,16 +1,19 @@
 //! What all learning shares. These modules need no tensor framework: spectra, principal components,
 //! and how well groups of points are told apart.
 
+pub mod artifact;
 pub mod boost;
 pub mod kmeans;
 pub mod matrix;
 pub mod metrics;
+pub mod mixture;
 pub mod moments;
 pub mod nn;
 pub mod pca;
 pub mod silhouette;
 pub mod spectrum;
 pub mod tail;
+pub mod umap;
 
 pub use kmeans::KMeans;
 pub use matrix::Matrix;

@@ -3,6 +3,7 @@
 use nalgebra::{DMatrix, SymmetricEigen};
 
 use crate::Matrix;
+use crate::artifact::Tensor;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PcaError {
@@ -59,10 +60,6 @@ impl Pca {
         })
     }
 
-    pub fn parts(&self) -> (&[f64], &[Vec<f64>]) {
-        (&self.mean, &self.components)
-    }
-
     pub fn n_components(&self) -> usize {
         self.components.len()
     }
@@ -81,6 +78,38 @@ impl Pca {
             .rows()
             .flat_map(|point| self.components.iter().map(move |component| along(point, component)));
         Matrix::new(values.collect(), self.n_components())
+    }
+}
+
+impl Pca {
+    /// Points from where they lie along the components.
+    pub fn restore(&self, along: &[f32]) -> Vec<f32> {
+        let restore = |along: &[f32]| {
+            let mut point = self.mean.clone();
+            for (along, component) in along.iter().zip(&self.components) {
+                point.iter_mut().zip(component).for_each(|(value, weight)| *value += f64::from(*along) * weight);
+            }
+            point.into_iter().map(|value| value as f32)
+        };
+        along.chunks_exact(self.n_components()).flat_map(restore).collect()
+    }
+
+    /// The mean of what was fitted, then each component.
+    pub fn to_tensor(&self) -> Tensor {
+        let rows = std::iter::once(&self.mean).chain(&self.components);
+        let values = rows.flatten().map(|value| *value as f32).collect();
+        Tensor { shape: vec![self.n_components() + 1, self.mean.len()], values }
+    }
+
+    /// What [`Self::to_tensor`] gave, which knows nothing of variances.
+    pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
+        let [n_rows, n_columns] = tensor.shape[..] else { return None };
+        if n_rows < 2 || tensor.values.len() != n_rows * n_columns {
+            return None;
+        }
+        let mut rows = tensor.values.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
+        let mean = rows.next()?;
+        Some(Self { mean, components: rows.collect(), explained_variance: Vec::new(), explained_share: Vec::new() })
     }
 }
 

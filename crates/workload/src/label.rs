@@ -57,6 +57,20 @@ pub struct Label {
     pub disturbance: Option<f64>,
 }
 
+/// Trouble that was put into a stretch of a job's trace, on the threads of one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Injection {
+    pub trouble: String,
+    pub strength: f32,
+    pub job: JobId,
+    pub node: NodeName,
+    pub threads: Vec<Cpu>,
+    #[serde(with = "epoch_seconds")]
+    pub start: Timestamp,
+    #[serde(with = "epoch_seconds")]
+    pub end: Timestamp,
+}
+
 /// In order of time; those that start together, by job.
 pub fn sort(labels: &mut [Label]) {
     labels.sort_by(|a, b| (a.start, &a.job).cmp(&(b.start, &b.job)));

@@ -20,7 +20,7 @@ pub mod workflow;
 pub use derive::{Derivation, Deriver};
 pub use id::{Cpu, IdError, JobId, NodeName, ThreadId};
 pub use job::{JobRecord, JobStatus};
-pub use label::{Label, Set};
+pub use label::{Injection, Label, Set};
 pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};
 pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, ThreadReading};

@@ -50,7 +50,9 @@ pub fn fit(jobs: &[JobTrace], origin: &str) -> Result<Model, FitError> {
             return Err(FitError::TooShort { kind, n_seconds });
         }
         let behaviour = match kind.as_str() {
-            "mpi" => Behaviour::Barrier(fit_barrier(&runs, waiting_stick(&jobs))),
+            "mpi" if ranks_wait(&runs, waiting_stick(&jobs)) => {
+                Behaviour::Barrier(fit_barrier(&runs, waiting_stick(&jobs)))
+            }
             _ => Behaviour::Phases(fit_phases(&runs)),
         };
         kinds.insert(kind, KindModel { behaviour, memory: fit_memory(&jobs) });
@@ -263,11 +265,22 @@ fn waiting_stick(jobs: &[&JobTrace]) -> usize {
     if are_threads { 0 } else { 2 }
 }
 
-fn fit_barrier(runs: &[Run<'_>], stick: usize) -> Barrier {
+/// Whether ranks ever wait for most of a second; those that are always nearly together do not, and are
+/// like any other threads.
+fn ranks_wait(runs: &[Run<'_>], stick: usize) -> bool {
+    share_while_waiting(runs, stick) > 0.5
+}
+
+/// The stick of a second in which a rank did nothing but wait, as far as there are any.
+fn share_while_waiting(runs: &[Run<'_>], stick: usize) -> f64 {
     let mut sorted: Vec<f32> =
         runs.iter().flat_map(|run| run.iter()).flatten().map(|rates| sticks_of(*rates)[stick]).collect();
     sorted.sort_by(f32::total_cmp);
-    let while_waiting = f64::from(sorted[(sorted.len() - 1) * 97 / 100]).max(0.05);
+    f64::from(sorted[(sorted.len() - 1) * 97 / 100])
+}
+
+fn fit_barrier(runs: &[Run<'_>], stick: usize) -> Barrier {
+    let while_waiting = share_while_waiting(runs, stick);
     let waited = |rates: &[f32; 4]| (f64::from(sticks_of(*rates)[stick]) / while_waiting).min(1.0);
     let gather = |is_wanted: &dyn Fn(f64) -> bool| {
         let mut sticks: [Vec<f32>; N_STICKS] = Default::default();
@@ -357,10 +370,21 @@ mod tests {
 
     #[test]
     fn what_was_drawn_from_ranks_gives_back_how_long_they_compute() {
-        let model = &recorded_model().unwrap().kinds["mpi"];
-        let Behaviour::Barrier(wanted) = &model.behaviour else { panic!("ranks meet at a barrier") };
-        let found = fit_barrier(&[&draw(model, 4_000, 5)], 2);
-        assert!((found.mean_seconds / wanted.mean_seconds - 1.0).abs() < 0.35, "{}", found.mean_seconds);
+        let always = |share: f32| Quantiles(vec![share; N_QUANTILES]);
+        let sticks = |system| Sticks([always(0.0), always(0.0), always(system)]);
+        let barrier = Barrier { mean_seconds: 1.7, computing: sticks(0.01), waiting: sticks(0.97) };
+        let memory = Memory { bytes_a_thread: 0.0, growth_bytes_a_second: 0.0 };
+        let model = KindModel { behaviour: Behaviour::Barrier(barrier), memory };
+        let drawn = draw(&model, 4_000, 5);
+        assert!(ranks_wait(&[&drawn], 2));
+        let found = fit_barrier(&[&drawn], 2);
+        assert!((found.mean_seconds / 1.7 - 1.0).abs() < 0.35, "{}", found.mean_seconds);
+    }
+
+    #[test]
+    fn ranks_that_are_always_nearly_together_have_no_barrier_to_fit() {
+        let together: Vec<Vec<[f32; 4]>> = (0..100).map(|_| vec![[0.94, 0.06, 0.0, 0.0]; 2]).collect();
+        assert!(!ranks_wait(&[&together], 2));
     }
 
     #[test]

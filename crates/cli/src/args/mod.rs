@@ -2,6 +2,7 @@
 
 mod analyze;
 mod campaign;
+mod threads;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,8 @@ pub use analyze::{Analysis, AnalyzeCommand, WhichSet};
 pub use campaign::{
     CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, JobArgs, LabelsArgs, SimulateArgs,
 };
+
+pub use threads::{EmbedArgs, EvaluateArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 
@@ -49,6 +52,9 @@ pub enum Command {
     /// How long and how often to look at jobs, from what is known of them
     #[command(subcommand)]
     Analyze(AnalyzeCommand),
+    /// Learn what normal looks like on CPU threads, and say what is not
+    #[command(subcommand)]
+    Threads(ThreadsCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),

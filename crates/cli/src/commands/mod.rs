@@ -6,6 +6,7 @@ mod archive;
 mod campaign;
 mod config;
 mod record;
+mod threads;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -25,6 +26,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Record(record) => record::run(&record, &Config::load(file)?),
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
+        Command::Threads(command) => threads::run(command, file),
         Command::Config(command) => config::run(command, file),
     }
 }

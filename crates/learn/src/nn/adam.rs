@@ -25,6 +25,16 @@ impl Adam {
         }
     }
 
+    /// Where it was after `n_steps`.
+    pub fn resumed(rate: f32, n_steps: i32, means: Vec<f32>, squares: Vec<f32>) -> Self {
+        Self { n_steps, means, squares, ..Self::new(rate, 0) }
+    }
+
+    /// Steps so far, and the moving means of gradients and of their squares.
+    pub fn moments(&self) -> (i32, &[f32], &[f32]) {
+        (self.n_steps, &self.means, &self.squares)
+    }
+
     /// One step against the gradient.
     pub fn step(&mut self, parameters: &mut Parameters, gradients: &[f32]) {
         self.n_steps += 1;

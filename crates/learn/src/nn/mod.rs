@@ -4,6 +4,7 @@
 pub mod adam;
 #[cfg(test)]
 mod check;
+pub mod checkpoint;
 pub mod gemm;
 pub mod ops;
 pub mod parameters;

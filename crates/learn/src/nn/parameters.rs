@@ -6,6 +6,8 @@ use std::ops::Range;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::artifact::{Tensor, Tensors};
+
 /// Which parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ParameterId(usize);
@@ -89,19 +91,24 @@ impl Parameters {
             .map(|one| (one.name.as_str(), one.shape.as_slice(), &self.values[one.range.clone()]))
     }
 
+    /// Every parameter, under its name.
+    pub fn to_tensors(&self) -> Tensors {
+        let tensor = |(name, shape, values): (&str, &[usize], &[f32])| {
+            (name.to_owned(), Tensor { shape: shape.to_vec(), values: values.to_vec() })
+        };
+        self.iter().map(tensor).collect()
+    }
+
     /// Takes the values of every parameter from elsewhere; all of them, or none.
-    pub fn load<'a>(
-        &mut self,
-        find: impl Fn(&str) -> Option<(Vec<usize>, &'a [f32])>,
-    ) -> Result<(), ParameterError> {
+    pub fn load(&mut self, tensors: &Tensors) -> Result<(), ParameterError> {
         let mut values = Vec::with_capacity(self.values.len());
         for one in &self.known {
-            let (found, of_one) = find(&one.name).ok_or_else(|| ParameterError::Missing(one.name.clone()))?;
-            if found != one.shape || of_one.len() != one.range.len() {
+            let found = tensors.get(&one.name).ok_or_else(|| ParameterError::Missing(one.name.clone()))?;
+            if found.shape != one.shape || found.values.len() != one.range.len() {
                 let (name, expected) = (one.name.clone(), one.shape.clone());
-                return Err(ParameterError::Shape { name, found, expected });
+                return Err(ParameterError::Shape { name, found: found.shape.clone(), expected });
             }
-            values.extend_from_slice(of_one);
+            values.extend_from_slice(&found.values);
         }
         self.values = values;
         Ok(())

@@ -67,6 +67,16 @@ impl Value {
     }
 }
 
+impl Value {
+    /// The samples one after the other, without the rows between them.
+    pub fn samples(&self) -> Vec<f32> {
+        let Layout::Padded { n_steps, .. } = self.layout else { return self.data.clone() };
+        let size = n_steps * self.n_columns;
+        let first = |sample: usize| self.layout.row(sample) * self.n_columns;
+        (0..self.n_samples).flat_map(|sample| &self.data[first(sample)..first(sample) + size]).copied().collect()
+    }
+}
+
 /// A value on a tape.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Var(pub(super) usize);

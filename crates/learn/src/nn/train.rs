@@ -133,6 +133,9 @@ impl TrainState {
         let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.epoch as u64);
         let mut order: Vec<usize> = (0..objective.n_items()).collect();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        // Shorter and shorter steps, along half a cosine.
+        let done = self.epoch as f32 / settings.n_epochs as f32;
+        self.adam.rate = settings.rate * 0.5 * (1.0 + (std::f32::consts::PI * done).cos());
         let (mut sum, mut n_batches) = (0.0, 0.0);
         for (index, batch) in order.chunks(settings.batch).enumerate() {
             let (loss, gradients) =

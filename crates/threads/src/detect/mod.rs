@@ -1,4 +1,118 @@
 //! Detectors: they learn what windows of normal jobs look like, and score those that look otherwise.
+//!
+//! A detector is a folder here and a line in [`Model`]; each passes the suite in `contract.rs`.
 
-pub mod net;
+pub mod autoencoder;
+pub mod channel;
+pub mod config;
+pub mod diagnosis;
+pub mod evaluate;
+pub mod explain;
+mod hierarchy;
+mod model;
+mod nearest;
+mod pca;
+mod sample;
+mod threshold;
+mod variational;
 pub mod window;
+
+pub use config::{ConfigError, DetectorConfig};
+pub use model::{Data, DetectError, Origin, Progress, Trained, train};
+pub use sample::Sample;
+pub use threshold::Thresholds;
+pub use window::{Cut, Jobs, Moment, ThreadWindow, for_each_moment, period_of};
+
+use learn::artifact::Tensors;
+use serde::{Deserialize, Serialize};
+
+/// What has learnt from normal windows.
+pub trait Detector: Send + Sync {
+    /// What it makes of the windows of a moment, in their order.
+    fn examine(&self, moment: &Moment) -> Vec<Finding>;
+
+    /// All that it has learnt.
+    fn tensors(&self) -> Tensors;
+}
+
+/// What a detector makes of one window.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// Higher is stranger.
+    pub score: f64,
+    /// The mean squared error of each channel over the steps.
+    pub errors: Vec<f64>,
+    pub embedding: Vec<f32>,
+    /// The window as the detector would have expected it.
+    pub expected: Vec<f32>,
+    pub uncertainty: Option<Uncertainty>,
+}
+
+/// How sure a variational autoencoder is.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Uncertainty {
+    /// The variance of what it expects, over draws of the embedding.
+    pub reconstruction: f64,
+    /// The variance of the embedding itself.
+    pub latent: f64,
+}
+
+impl Finding {
+    /// The finding of a window that was expected otherwise: its score is the reconstruction error.
+    pub fn of_expected(window: &[f32], expected: Vec<f32>, embedding: Vec<f32>, n_channels: usize) -> Self {
+        let errors = channel_errors(window, &expected, n_channels);
+        let score = errors.iter().sum::<f64>() / n_channels as f64;
+        Self { score, errors, embedding, expected, uncertainty: None }
+    }
+}
+
+/// The mean squared difference of each channel.
+pub fn channel_errors(window: &[f32], expected: &[f32], n_channels: usize) -> Vec<f64> {
+    let mut errors = vec![0.0; n_channels];
+    for (step, expected) in window.chunks_exact(n_channels).zip(expected.chunks_exact(n_channels)) {
+        for ((error, value), expected) in errors.iter_mut().zip(step).zip(expected) {
+            *error += f64::from(value - expected).powi(2);
+        }
+    }
+    let n_steps = (window.len() / n_channels) as f64;
+    errors.iter_mut().for_each(|error| *error /= n_steps);
+    errors
+}
+
+/// The detectors there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    Ae,
+    NodeGnn,
+    JobGnn,
+    Vae,
+    Pca,
+    Nearest,
+    Hierarchy,
+}
+
+impl Model {
+    pub const ALL: [Self; 7] =
+        [Self::Ae, Self::NodeGnn, Self::JobGnn, Self::Vae, Self::Pca, Self::Nearest, Self::Hierarchy];
+
+    /// The one that measurements recommend: `docs/results/detectors.md`.
+    pub const BEST: Self = Self::Hierarchy;
+
+    /// Whether training begins somewhere at random.
+    pub const fn is_random(self) -> bool {
+        !matches!(self, Self::Pca)
+    }
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ae => "ae",
+            Self::NodeGnn => "node-gnn",
+            Self::JobGnn => "job-gnn",
+            Self::Vae => "vae",
+            Self::Pca => "pca",
+            Self::Nearest => "nearest",
+            Self::Hierarchy => "hierarchy",
+        }
+    }
+}

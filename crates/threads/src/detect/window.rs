@@ -1,122 +1,258 @@
-//! Windows that detectors look at: the same stretch of time of every thread of a node.
+//! Windows that detectors look at: the same stretch of time of every thread of a cluster.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use archive::{Archive, Selection};
-use workload::{Cpu, Derivation, JobId, Label, Millis, NodeName, Owner, Set, Timestamp, Trace};
+use archive::{Archive, Selection, Snapshot};
+use workload::{
+    Cpu, Derivation, JobId, JobReading, Label, Millis, NodeName, Owner, Set, Timestamp, Trace,
+};
 
-use super::net::N_RATES;
+use super::channel::{Extra, N_RATES};
+
+/// What is read at once: no more of an archive is in memory than this of every node.
+const SLICE: Millis = Millis::HOUR;
+/// Shares of the time of an archive without labels that are for training and for validation.
+const TRAIN_SHARE: f64 = 0.6;
+const VALIDATION_SHARE: f64 = 0.2;
 
 /// How windows are cut.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cut {
+    pub period: Millis,
     pub n_steps: usize,
-    /// Steps from one window to the next.
+    /// Steps from one window to the next; windows begin at its multiples since the epoch.
     pub stride: usize,
+    pub extras: Vec<Extra>,
 }
 
-/// One thread's window.
+impl Cut {
+    pub fn n_channels(&self) -> usize {
+        N_RATES + self.extras.len()
+    }
+
+    pub fn length(&self) -> Millis {
+        Millis(self.period.0 * self.n_steps as i64)
+    }
+}
+
+/// One thread's window: a thread that one job owned from the first step to the last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadWindow {
+    pub node: NodeName,
     pub cpu: Cpu,
     pub job: JobId,
-    /// User, system, iowait, other of each step.
-    pub rates: Vec<f32>,
+    /// Every channel of each step.
+    pub values: Vec<f32>,
 }
 
-/// The windows of one node that begin at the same moment, those of a job beside each other.
+/// The windows of a cluster that begin at the same moment: those of a node beside each other, and there
+/// those of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Moment {
-    pub node: NodeName,
     pub start: Timestamp,
+    pub n_channels: usize,
     pub threads: Vec<ThreadWindow>,
 }
 
 impl Moment {
-    /// The windows of each job.
-    pub fn jobs(&self) -> impl Iterator<Item = Range<usize>> {
-        let mut first = 0;
-        self.threads.chunk_by(|a, b| a.job == b.job).map(move |threads| {
-            let range = first..first + threads.len();
-            first = range.end;
-            range
-        })
+    /// The windows of each node.
+    pub fn nodes(&self) -> Vec<Range<usize>> {
+        ranges(&self.threads, |a, b| a.node == b.node)
+    }
+
+    /// The windows of each job on each node.
+    pub fn jobs(&self) -> Vec<Range<usize>> {
+        ranges(&self.threads, |a, b| a.node == b.node && a.job == b.job)
     }
 }
 
+fn ranges(threads: &[ThreadWindow], are_same: impl Fn(&ThreadWindow, &ThreadWindow) -> bool) -> Vec<Range<usize>> {
+    let mut first = 0;
+    let range = |group: &[ThreadWindow]| {
+        let range = first..first + group.len();
+        first = range.end;
+        range
+    };
+    threads.chunk_by(are_same).map(range).collect()
+}
+
 /// Which jobs windows are taken of.
-#[derive(Debug, Clone, Default)]
-pub struct Jobs(Option<BTreeMap<JobId, Set>>, Option<Set>);
+#[derive(Debug, Clone)]
+pub enum Jobs {
+    All,
+    /// Those that labels say are of a set.
+    Labelled { sets: BTreeMap<JobId, Set>, set: Set },
+    /// Whatever ran in a stretch of time.
+    Between { from: Timestamp, to: Timestamp },
+}
 
 impl Jobs {
-    /// All of them.
-    pub fn all() -> Self {
-        Self::default()
+    /// The jobs of a set: by label, or by time where there are none.
+    pub fn of_set(archive: &Archive, labels: &[Label], set: Set) -> archive::Result<Self> {
+        if !labels.is_empty() {
+            let sets = labels.iter().map(|label| (label.job.clone(), label.set)).collect();
+            return Ok(Self::Labelled { sets, set });
+        }
+        let (first, last) = bounds(&archive.snapshot(Selection::default())?).unwrap_or((Timestamp(0), Timestamp(0)));
+        let at = |share: f64| first + Millis(((last - first).0 as f64 * share) as i64);
+        let (train, validation) = (at(TRAIN_SHARE), at(TRAIN_SHARE + VALIDATION_SHARE));
+        let (from, to) = match set {
+            Set::Train => (first, train),
+            Set::Validation => (train, validation),
+            Set::Test => (validation, last + Millis(1)),
+        };
+        Ok(Self::Between { from, to })
     }
 
-    /// Those that labels say are of a set.
-    pub fn of_set(labels: &[Label], set: Set) -> Self {
-        Self(Some(labels.iter().map(|label| (label.job.clone(), label.set)).collect()), Some(set))
-    }
-
-    fn contains(&self, job: &JobId) -> bool {
-        match (&self.0, self.1) {
-            (Some(sets), Some(set)) => sets.get(job) == Some(&set),
-            _ => true,
+    /// Whether a stretch of a job is one of them.
+    pub fn contains(&self, job: &JobId, start: Timestamp, end: Timestamp) -> bool {
+        match self {
+            Self::All => true,
+            Self::Labelled { sets, set } => sets.get(job) == Some(set),
+            Self::Between { from, to } => start >= *from && end <= *to,
         }
     }
 }
 
-/// Visits the windows of an archive, a node's day at a time. A window belongs to a job that owned its thread
-/// from the first step to the last; others are left out.
+fn bounds(snapshot: &Snapshot) -> Option<(Timestamp, Timestamp)> {
+    let bounds: Vec<_> = snapshot.nodes().iter().filter_map(|node| snapshot.bounds(node)).collect();
+    let first = bounds.iter().map(|(first, _)| *first).min()?;
+    Some((first, bounds.iter().map(|(_, last)| *last).max()?))
+}
+
+/// How often an archive was read, at the densest; a second where nothing says.
+pub fn period_of(archive: &Archive) -> archive::Result<Millis> {
+    let snapshot = archive.snapshot(Selection::default())?;
+    let periods = snapshot.nodes().into_iter().map(|node| snapshot.period(&node));
+    Ok(periods.max().unwrap_or(Millis::SECOND))
+}
+
+/// Visits the windows of an archive in order of time, and tells how much of it is done. What belongs to
+/// nobody, changes owner or has a gap within a window is left out.
 pub fn for_each_moment(
     archive: &Archive,
     jobs: &Jobs,
-    cut: Cut,
+    cut: &Cut,
     mut visit: impl FnMut(Moment),
+    mut progress: impl FnMut(u64, u64),
 ) -> archive::Result<()> {
-    let snapshot = archive.snapshot(Selection::default())?;
-    for node in snapshot.nodes() {
-        let Some((first, last)) = snapshot.bounds(&node) else { continue };
-        let mut day = first.floor(Millis::DAY);
-        while day <= last {
-            let selection = Selection { from: day, to: day + Millis::DAY, ..Selection::default() };
-            let of_day = archive.snapshot(Selection { node: Some(node.clone()), ..selection })?;
-            let traces = of_day.traces(&node, &Derivation::default())?;
-            for_each_of_day(&node, &traces, jobs, cut, &mut visit);
-            day = day + Millis::DAY;
+    let all = archive.snapshot(Selection::default())?;
+    let Some((first, last)) = bounds(&all) else { return Ok(()) };
+    let (nodes, begin) = (all.nodes(), first.floor(SLICE));
+    let n_slices = ((last - begin).0 / SLICE.0 + 1) as u64;
+    for slice in 0..n_slices {
+        let from = begin + Millis(SLICE.0 * slice as i64);
+        let mut moments = BTreeMap::new();
+        for node in &nodes {
+            let to = from + SLICE + cut.length();
+            let selection = Selection { from, to, node: Some(node.clone()), ..Selection::default() };
+            let snapshot = archive.snapshot(selection)?;
+            cut_slice(&snapshot, node, jobs, cut, from, &mut moments)?;
+        }
+        for (start, mut threads) in moments {
+            threads.sort_by(|a, b| (&a.node, &a.job, a.cpu).cmp(&(&b.node, &b.job, b.cpu)));
+            visit(Moment { start, n_channels: cut.n_channels(), threads });
+        }
+        progress(slice + 1, n_slices);
+    }
+    Ok(())
+}
+
+/// The windows of one node that begin within a slice.
+fn cut_slice(
+    snapshot: &Snapshot,
+    node: &NodeName,
+    jobs: &Jobs,
+    cut: &Cut,
+    from: Timestamp,
+    moments: &mut BTreeMap<Timestamp, Vec<ThreadWindow>>,
+) -> archive::Result<()> {
+    let derivation = Derivation { period: cut.period, ..Derivation::default() };
+    let traces = snapshot.traces(node, &derivation)?;
+    let extras = ExtraSeries::read(snapshot, node, cut, from, jobs)?;
+    let stride = Millis(cut.period.0 * cut.stride as i64);
+    for trace in &traces {
+        let least = from.max(trace.start());
+        let mut start = least.floor(stride);
+        if start < least {
+            start = start + stride;
+        }
+        while start < from + SLICE && start < trace.time(trace.len()) {
+            if let Some((job, mut values)) = window(trace, jobs, cut, start)
+                && extras.add(&job, start, &mut values)
+            {
+                let window = ThreadWindow { node: node.clone(), cpu: trace.thread().cpu, job, values };
+                moments.entry(start).or_default().push(window);
+            }
+            start = start + stride;
         }
     }
     Ok(())
 }
 
-fn for_each_of_day(node: &NodeName, traces: &[Trace], jobs: &Jobs, cut: Cut, visit: &mut impl FnMut(Moment)) {
-    let Some(first) = traces.iter().map(Trace::start).min() else { return };
-    let end_of = |trace: &Trace| trace.time(trace.len());
-    let Some(end) = traces.iter().map(end_of).max() else { return };
-    let step = Millis::SECOND;
-    let mut start = first;
-    while start + Millis(step.0 * cut.n_steps as i64) <= end {
-        let mut threads: Vec<ThreadWindow> = traces
-            .iter()
-            .filter_map(|trace| {
-                let offset = (start - trace.start()).0 / step.0;
-                let window = trace.window(usize::try_from(offset).ok()?, cut.n_steps)?;
-                let Owner::Job(job) = window.owner()? else { return None };
-                let rates = || window.rates().iter().flat_map(|rates| *rates.as_array()).collect::<Vec<f32>>();
-                jobs.contains(job).then(|| ThreadWindow { cpu: trace.thread().cpu, job: job.clone(), rates: rates() })
-            })
-            .collect();
-        if !threads.is_empty() {
-            threads.sort_by(|a, b| (&a.job, a.cpu).cmp(&(&b.job, b.cpu)));
-            visit(Moment { node: node.clone(), start, threads });
-        }
-        start = start + Millis(step.0 * cut.stride as i64);
+fn window(trace: &Trace, jobs: &Jobs, cut: &Cut, start: Timestamp) -> Option<(JobId, Vec<f32>)> {
+    let first = usize::try_from((start - trace.start()).0 / cut.period.0).ok()?;
+    let window = trace.window(first, cut.n_steps)?;
+    let Owner::Job(job) = window.owner()? else { return None };
+    if !jobs.contains(job, start, start + cut.length()) {
+        return None;
     }
+    let mut values = Vec::with_capacity(cut.n_steps * cut.n_channels());
+    for rates in window.rates() {
+        values.extend_from_slice(rates.as_array());
+        values.extend(std::iter::repeat_n(0.0, cut.extras.len()));
+    }
+    Some((job.clone(), values))
 }
 
-/// The rates that a network sees: all but the last.
-pub fn without_other(rates: &[f32]) -> Vec<f32> {
-    rates.chunks_exact(N_RATES).flat_map(|step| step[..N_RATES - 1].iter().copied()).collect()
+/// What the control groups of a node's jobs say at each step of a slice.
+struct ExtraSeries {
+    from: Timestamp,
+    period: Millis,
+    n_channels: usize,
+    /// A series for each channel beside the rates.
+    of_job: BTreeMap<JobId, Vec<Vec<Option<f32>>>>,
+}
+
+impl ExtraSeries {
+    fn read(
+        snapshot: &Snapshot,
+        node: &NodeName,
+        cut: &Cut,
+        from: Timestamp,
+        jobs: &Jobs,
+    ) -> archive::Result<Self> {
+        let mut of_job = BTreeMap::new();
+        if !cut.extras.is_empty() {
+            let mut readings: BTreeMap<JobId, Vec<(Timestamp, JobReading)>> = BTreeMap::new();
+            for (time, reading) in snapshot.job_readings(node)? {
+                if jobs.contains(&reading.job, time, time) {
+                    readings.entry(reading.job.clone()).or_default().push((time, reading));
+                }
+            }
+            let n_steps = ((SLICE.0 + cut.length().0) / cut.period.0 + 1) as usize;
+            for (job, readings) in readings {
+                let series = |extra: &Extra| extra.series(&readings, from, cut.period, n_steps);
+                of_job.insert(job, cut.extras.iter().map(series).collect());
+            }
+        }
+        Ok(Self { from, period: cut.period, n_channels: cut.n_channels(), of_job })
+    }
+
+    /// Writes the channels beside the rates into a window; false where one is not known at some step.
+    fn add(&self, job: &JobId, start: Timestamp, values: &mut [f32]) -> bool {
+        if self.n_channels == N_RATES {
+            return true;
+        }
+        let Some(series) = self.of_job.get(job) else { return false };
+        let first = ((start - self.from).0 / self.period.0).max(0) as usize;
+        for (step, values) in values.chunks_exact_mut(self.n_channels).enumerate() {
+            for (value, series) in values[N_RATES..].iter_mut().zip(series) {
+                let Some(known) = series.get(first + step).copied().flatten() else { return false };
+                *value = known;
+            }
+        }
+        true
+    }
 }

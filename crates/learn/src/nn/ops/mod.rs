@@ -23,7 +23,7 @@ mod tests {
     use super::loss::{divergence, squared_error};
     use super::sample::sample;
     use super::shape::{flatten, unflatten};
-    use super::softmax::softmax;
+    use super::softmax::rates;
     use crate::nn::check::assert_gradients;
     use crate::nn::parameters::Parameters;
     use crate::nn::tape::{Tape, Value, Var};
@@ -94,7 +94,7 @@ mod tests {
         let down = Block::new(&mut parameters, "down", 3, [3, 4], Resize::Pool, &mut rng);
         let encode = Linear::new(&mut parameters, "encode", [12, 5], Activation::None, &mut rng);
         let decode = Linear::new(&mut parameters, "decode", [5, 12], Activation::Relu, &mut rng);
-        let rates = Conv::new(&mut parameters, "rates", 3, [4, 4], &mut rng);
+        let last = Conv::new(&mut parameters, "last", 3, [4, 6], &mut rng);
         assert_gradients(&parameters, |tape| {
             let x = tape.input(Value::padded(&numbers(2 * 7 * 3), 7, 3, 1));
             let narrow = down.forward(tape, x);
@@ -102,8 +102,8 @@ mod tests {
             let z = encode.forward(tape, flat);
             let wide = decode.forward(tape, z);
             let steps = unflatten(tape, wide, 4, 7, 1);
-            let out = rates.forward(tape, steps);
-            let shares = softmax(tape, out);
+            let out = last.forward(tape, steps);
+            let shares = rates(tape, out, 4);
             loss_of(tape, shares)
         });
     }

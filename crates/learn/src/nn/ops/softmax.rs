@@ -1,17 +1,22 @@
-//! Shares of one at each step: `exp` of each channel over the sum of all.
+//! What ends in shares: a softmax over the columns of each step that sum to one, and a logistic function for
+//! each of the others.
 
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 
-/// Over the columns of each row; rows between samples stay zero.
-pub fn softmax(tape: &mut Tape<'_>, x: Var) -> Var {
+/// The first `n_shares` columns of each row become shares of one, the others lie between zero and one; rows
+/// between samples stay zero.
+pub fn rates(tape: &mut Tape<'_>, x: Var, n_shares: usize) -> Var {
     let input = tape.value(x);
     let n_columns = input.n_columns;
     let mut out = Value::zeros(input.n_samples, n_columns, input.layout);
     for_each_row(input.layout, input.n_samples, n_columns, |at| {
-        shares(&input.data[at..at + n_columns], &mut out.data[at..at + n_columns]);
+        let (x, out) = (&input.data[at..at + n_columns], &mut out.data[at..at + n_columns]);
+        shares(&x[..n_shares], &mut out[..n_shares]);
+        let rest = out[n_shares..].iter_mut().zip(&x[n_shares..]);
+        rest.for_each(|(out, x)| *out = 1.0 / (1.0 + (-x).exp()));
     });
     let kept = out.data.clone();
-    tape.push(out, Softmax { x, kept })
+    tape.push(out, Rates { x, n_shares, kept })
 }
 
 /// `exp` of each over the sum of all.
@@ -37,21 +42,27 @@ pub fn for_each_row(layout: Layout, n_samples: usize, n_columns: usize, mut visi
     }
 }
 
-struct Softmax {
+struct Rates {
     x: Var,
+    n_shares: usize,
     kept: Vec<f32>,
 }
 
-impl Operation for Softmax {
+impl Operation for Rates {
     fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
         let input = back.value(self.x);
         let (layout, n_samples, n_columns) = (input.layout, input.n_samples, input.n_columns);
         let mut of_x = vec![0.0; self.kept.len()];
         for_each_row(layout, n_samples, n_columns, |at| {
-            let (shares, gradient) = (&self.kept[at..at + n_columns], &gradient[at..at + n_columns]);
-            let along: f32 = shares.iter().zip(gradient).map(|(share, gradient)| share * gradient).sum();
-            for (of_x, (share, gradient)) in of_x[at..].iter_mut().zip(shares.iter().zip(gradient)) {
-                *of_x = share * (gradient - along);
+            let (out, gradient) = (&self.kept[at..at + n_columns], &gradient[at..at + n_columns]);
+            let terms = out.iter().zip(gradient).take(self.n_shares);
+            let along: f32 = terms.map(|(share, gradient)| share * gradient).sum();
+            let slopes = of_x[at..].iter_mut().zip(out.iter().zip(gradient)).enumerate();
+            for (column, (of_x, (out, gradient))) in slopes {
+                *of_x = match column < self.n_shares {
+                    true => out * (gradient - along),
+                    false => out * (1.0 - out) * gradient,
+                };
             }
         });
         back.give(self.x, of_x);

@@ -10,57 +10,52 @@ use learn::nn::ops::graph::Messages;
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::sample::sample;
 use learn::nn::ops::shape::{flatten, unflatten};
-use learn::nn::ops::softmax::softmax;
+use learn::nn::ops::softmax::rates;
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Value, Var};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// The four rates, of which the last is what the others leave.
-pub const N_RATES: usize = 4;
+use crate::detect::channel::N_RATES;
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetConfig {
-    /// Steps of a window.
-    pub n_steps: usize,
     /// Channels of each block of the encoder; the decoder has them in the other order.
     pub widths: Vec<usize>,
     /// Steps that a convolution sees; odd.
     pub kernel: usize,
     pub n_hidden: usize,
     pub n_latent: usize,
-    pub graph: Option<GraphConfig>,
-    pub is_variational: bool,
+    /// Units of the networks of the graph layer, where there is one.
+    pub n_graph_hidden: usize,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct GraphConfig {
-    pub n_hidden: usize,
-    /// Whether a thread sends a message to itself.
-    pub has_self: bool,
+/// What the data and the kind of detector ask of a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Steps of a window.
+    pub n_steps: usize,
+    /// The rates, and what there is beside them.
+    pub n_channels: usize,
+    /// Whether windows of a graph tell each other something.
+    pub has_graph: bool,
+    /// Whether the encoder says how sure it is.
+    pub is_variational: bool,
 }
 
 impl Default for NetConfig {
     fn default() -> Self {
-        Self {
-            n_steps: 100,
-            widths: vec![32, 64, 64],
-            kernel: 5,
-            n_hidden: 128,
-            n_latent: 16,
-            graph: None,
-            is_variational: false,
-        }
+        Self { widths: vec![32, 64, 64], kernel: 5, n_hidden: 128, n_latent: 16, n_graph_hidden: 32 }
     }
 }
 
 /// The layers, and what they have learnt.
 #[derive(Debug, Clone)]
 pub struct Net {
-    pub config: NetConfig,
+    pub shape: Shape,
     pub parameters: Parameters,
     blocks: Vec<Block>,
     to_hidden: Linear,
@@ -71,6 +66,8 @@ pub struct Net {
     from_hidden: Linear,
     mirrored: Vec<Block>,
     to_rates: Conv,
+    n_latent: usize,
+    pad: usize,
     /// Steps and channels after the last block of the encoder.
     narrow: [usize; 2],
     /// Steps before the first block, and after each.
@@ -89,23 +86,16 @@ struct GraphLayer {
 }
 
 impl Net {
-    pub fn new(config: &NetConfig, seed: u64) -> Self {
+    pub fn new(config: &NetConfig, shape: Shape, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut parameters = Parameters::default();
         let p = &mut parameters;
-        let mut lengths = vec![config.n_steps];
-        let mut channels = vec![N_RATES - 1];
+        let mut lengths = vec![shape.n_steps];
+        let mut channels = vec![shape.n_channels - 1];
         let mut blocks = Vec::new();
         for (index, width) in config.widths.iter().enumerate() {
-            let shape = [channels[index], *width];
-            blocks.push(Block::new(
-                p,
-                &format!("encoder.{index}"),
-                config.kernel,
-                shape,
-                Resize::Pool,
-                &mut rng,
-            ));
+            let (name, widths) = (format!("encoder.{index}"), [channels[index], *width]);
+            blocks.push(Block::new(p, &name, config.kernel, widths, Resize::Pool, &mut rng));
             lengths.push(Resize::Pool.n_steps(lengths[index]));
             channels.push(*width);
         }
@@ -115,34 +105,36 @@ impl Net {
             |name: &str, shape: [usize; 2], activation| Linear::new(p, name, shape, activation, &mut rng);
         let to_hidden = linear("encoder.hidden", [size, config.n_hidden], Activation::Relu);
         let to_latent = linear("encoder.latent", [config.n_hidden, config.n_latent], Activation::None);
-        let to_log_variance = config
+        let to_log_variance = shape
             .is_variational
             .then(|| linear("encoder.log_variance", [config.n_hidden, config.n_latent], Activation::None));
         let n_latent = config.n_latent;
-        let graph = config.graph.as_ref().map(|graph| {
-            let from = linear("graph.from", [n_latent, graph.n_hidden], Activation::None);
-            let to = linear("graph.to", [n_latent, graph.n_hidden], Activation::None);
-            let first = linear("graph.first", [n_latent, graph.n_hidden], Activation::Relu);
-            let second = linear("graph.second", [graph.n_hidden, n_latent], Activation::None);
-            (from, to, first, second, graph.clone())
+        let n_graph = config.n_graph_hidden;
+        let graph = shape.has_graph.then(|| {
+            let from = linear("graph.from", [n_latent, n_graph], Activation::None);
+            let to = linear("graph.to", [n_latent, n_graph], Activation::None);
+            let first = linear("graph.first", [n_latent, n_graph], Activation::Relu);
+            let second = linear("graph.second", [n_graph, n_latent], Activation::None);
+            (from, to, first, second)
         });
         let from_latent = linear("decoder.latent", [n_latent, config.n_hidden], Activation::Relu);
         let from_hidden = linear("decoder.hidden", [config.n_hidden, size], Activation::Relu);
-        let graph = graph.map(|(from, to, first, second, graph)| {
-            let messages = Messages::new(p, "graph.strength", graph.n_hidden, graph.has_self, &mut rng);
+        let graph = graph.map(|(from, to, first, second)| {
+            // A thread's own embedding is in the sum already, so it sends itself no message.
+            let messages = Messages::new(p, "graph.strength", n_graph, false, &mut rng);
             GraphLayer { from, to, messages, first, second }
         });
         // What the encoder halved from is what the decoder doubles to; the last doubling is after the
         // last block, and before the convolution that ends in rates.
         let mut mirrored = Vec::new();
         for index in (1..config.widths.len()).rev() {
-            let shape = [channels[index + 1], channels[index]];
+            let (name, widths) = (format!("decoder.{index}"), [channels[index + 1], channels[index]]);
             let resize = Resize::Repeat { n_steps: lengths[index - 1] };
-            mirrored.push(Block::new(p, &format!("decoder.{index}"), config.kernel, shape, resize, &mut rng));
+            mirrored.push(Block::new(p, &name, config.kernel, widths, resize, &mut rng));
         }
-        let to_rates = Conv::new(p, "decoder.rates", config.kernel, [channels[1], N_RATES], &mut rng);
+        let to_rates = Conv::new(p, "decoder.rates", config.kernel, [channels[1], shape.n_channels], &mut rng);
         Self {
-            config: config.clone(),
+            shape,
             parameters,
             blocks,
             to_hidden,
@@ -153,6 +145,8 @@ impl Net {
             from_hidden,
             mirrored,
             to_rates,
+            n_latent: config.n_latent,
+            pad: config.kernel / 2,
             narrow,
             lengths,
         }
@@ -165,15 +159,33 @@ pub struct Encoded {
     pub log_variance: Option<Var>,
 }
 
+/// Windows that go through the network together when it only looks: few enough to stay in the cache.
+const CHUNK: usize = 32;
+
 impl Net {
-    /// Windows of user, system and iowait, step by step, as the network takes them.
-    pub fn input(&self, windows: &[f32]) -> Value {
-        Value::padded(windows, self.config.n_steps, N_RATES - 1, self.config.kernel / 2)
+    pub fn n_latent(&self) -> usize {
+        self.n_latent
     }
 
-    /// Windows of all four rates, as the network gives them.
+    /// Numbers of a window.
+    pub fn size(&self) -> usize {
+        self.shape.n_steps * self.shape.n_channels
+    }
+
+    /// Windows as the network takes them: without `other`.
+    pub fn input(&self, windows: &[f32]) -> Value {
+        let n_channels = self.shape.n_channels;
+        let mut seen = Vec::with_capacity(windows.len() / n_channels * (n_channels - 1));
+        for step in windows.chunks_exact(n_channels) {
+            seen.extend_from_slice(&step[..N_RATES - 1]);
+            seen.extend_from_slice(&step[N_RATES..]);
+        }
+        Value::padded(&seen, self.shape.n_steps, n_channels - 1, self.pad)
+    }
+
+    /// Windows as the network gives them.
     pub fn target(&self, windows: &[f32]) -> Value {
-        Value::padded(windows, self.config.n_steps, N_RATES, self.config.kernel / 2)
+        Value::padded(windows, self.shape.n_steps, self.shape.n_channels, self.pad)
     }
 
     /// Embeddings of windows, before any message.
@@ -200,19 +212,18 @@ impl Net {
         add(tape, z, change)
     }
 
-    /// Rates of every step, from embeddings.
+    /// Every channel of each step, from embeddings.
     pub fn decode(&self, tape: &mut Tape<'_>, z: Var) -> Var {
         let hidden = self.from_latent.forward(tape, z);
         let wide = self.from_hidden.forward(tape, hidden);
-        let pad = self.config.kernel / 2;
         // What the last block of the encoder had before it pooled.
         let n_steps = self.lengths[self.lengths.len() - 2];
-        let mut x = unflatten(tape, wide, self.narrow[1], n_steps, pad);
+        let mut x = unflatten(tape, wide, self.narrow[1], n_steps, self.pad);
         for block in &self.mirrored {
             x = block.forward(tape, x);
         }
-        let rates = self.to_rates.forward(tape, x);
-        softmax(tape, rates)
+        let out = self.to_rates.forward(tape, x);
+        rates(tape, out, N_RATES)
     }
 
     /// A draw from what the encoder is uncertain about, or its mean where it is not.
@@ -221,5 +232,45 @@ impl Net {
             Some(log_variance) => sample(tape, encoded.latent, log_variance, noise),
             None => encoded.latent,
         }
+    }
+
+    /// Embeddings of windows, and the logarithm of their variances if the network has one.
+    pub fn embed(&self, windows: &[f32]) -> (Vec<f32>, Vec<f32>) {
+        let chunks: Vec<(Vec<f32>, Vec<f32>)> = windows
+            .par_chunks(CHUNK * self.size())
+            .map(|chunk| {
+                let mut tape = Tape::new(&self.parameters);
+                let encoded = self.encode(&mut tape, self.input(chunk));
+                let logs = encoded.log_variance.map(|logs| tape.value(logs).data.clone());
+                (tape.value(encoded.latent).data.clone(), logs.unwrap_or_default())
+            })
+            .collect();
+        let (latents, logs): (Vec<_>, Vec<_>) = chunks.into_iter().unzip();
+        (latents.concat(), logs.concat())
+    }
+
+    /// Embeddings after messages within each graph.
+    pub fn exchanged(&self, latents: Vec<f32>, graphs: &[Range<usize>]) -> Vec<f32> {
+        if self.graph.is_none() || latents.is_empty() {
+            return latents;
+        }
+        let mut tape = Tape::new(&self.parameters);
+        let z = tape.input(Value::plain(latents, self.n_latent));
+        let z = self.exchange(&mut tape, z, graphs);
+        tape.value(z).data.clone()
+    }
+
+    /// The windows that embeddings stand for.
+    pub fn restore(&self, latents: &[f32]) -> Vec<f32> {
+        let chunks: Vec<Vec<f32>> = latents
+            .par_chunks(CHUNK * self.n_latent)
+            .map(|chunk| {
+                let mut tape = Tape::new(&self.parameters);
+                let z = tape.input(Value::plain(chunk.to_vec(), self.n_latent));
+                let out = self.decode(&mut tape, z);
+                tape.value(out).samples()
+            })
+            .collect();
+        chunks.concat()
     }
 }

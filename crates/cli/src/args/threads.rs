@@ -1,0 +1,168 @@
+//! What can be typed after `tracewise threads`.
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use threads::detect::Model;
+use workload::Set;
+
+#[derive(Debug, Subcommand)]
+pub enum ThreadsCommand {
+    /// Learn what normal windows of CPU threads look like
+    Train(TrainArgs),
+    /// Score the windows of an archive: higher is stranger
+    Score(ScoreArgs),
+    /// The embeddings of the windows of an archive
+    Embed(EmbedArgs),
+    /// Compare detectors on the test set of an archive, and on trouble put into it
+    Evaluate(EvaluateArgs),
+}
+
+/// What a detector can be asked to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WhichModel {
+    /// Autoencoder of single threads
+    Ae,
+    /// Autoencoder in which all threads of a node exchange a message
+    NodeGnn,
+    /// Autoencoder in which the threads of a job on a node exchange a message
+    JobGnn,
+    /// Variational autoencoder, which says how sure it is
+    Vae,
+    /// Principal components: a baseline
+    Pca,
+    /// Nearest neighbour in the training windows: a baseline
+    Nearest,
+    /// Deviations from groups of normal windows, pooled over threads, jobs, nodes and the cluster
+    Hierarchy,
+    /// The one that measurements recommend
+    Best,
+}
+
+impl From<WhichModel> for Model {
+    fn from(which: WhichModel) -> Self {
+        match which {
+            WhichModel::Ae => Self::Ae,
+            WhichModel::NodeGnn => Self::NodeGnn,
+            WhichModel::JobGnn => Self::JobGnn,
+            WhichModel::Vae => Self::Vae,
+            WhichModel::Pca => Self::Pca,
+            WhichModel::Nearest => Self::Nearest,
+            WhichModel::Hierarchy => Self::Hierarchy,
+            WhichModel::Best => Self::BEST,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Depth, widths, window, channels and the rate of false alarms are settings: [detector] in the file \
+    of --config; `tracewise config example` shows them.\n\n\
+    Interrupted training goes on from OUT.checkpoint when the same command is given again.\n\n\
+    Examples:\n  tracewise threads train --model best --data traces --out model\n  \
+    tracewise threads train --model ae --data traces --out model --seed 3 --config detector.toml")]
+pub struct TrainArgs {
+    #[arg(long, value_enum)]
+    pub model: WhichModel,
+    /// The archive to learn from: its train set; thresholds come from its validation set. Without labels, the first
+    /// six tenths of its time and the two after them
+    #[arg(long, value_name = "ARCHIVE")]
+    pub data: Option<String>,
+    /// The folder to write the model to
+    #[arg(long, value_name = "FOLDER")]
+    pub out: PathBuf,
+    /// The same seed makes the same model [default: train.seed of the settings]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A model, and what it is to look at.
+#[derive(Debug, ClapArgs)]
+pub struct Look {
+    /// The folder of a model that was trained
+    #[arg(long, value_name = "FOLDER")]
+    pub model: PathBuf,
+    /// The archive to look at
+    #[arg(long, value_name = "ARCHIVE")]
+    pub data: Option<String>,
+    /// Only the jobs of one set [default: all jobs]
+    #[arg(long, value_enum)]
+    pub set: Option<OneSet>,
+    /// Seconds from one window to the next [default: half a window]
+    #[arg(long, value_name = "SECONDS")]
+    pub stride: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OneSet {
+    Train,
+    Validation,
+    Test,
+}
+
+impl From<OneSet> for Set {
+    fn from(set: OneSet) -> Self {
+        match set {
+            OneSet::Train => Self::Train,
+            OneSet::Validation => Self::Validation,
+            OneSet::Test => Self::Test,
+        }
+    }
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
+    threshold,\nuser_error, system_error, iowait_error, other_error; then an error for each further channel.\n\n\
+    Example:\n  tracewise threads score --model model --data traces --set test --out scores.parquet")]
+pub struct ScoreArgs {
+    #[command(flatten)]
+    pub look: Look,
+    /// The file to write, .parquet or .csv
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Columns: node, cpu, job, window_start, window_seconds, then z0, z1, …\n\n\
+    Example:\n  tracewise threads embed --model model --data traces --out embeddings.parquet")]
+pub struct EmbedArgs {
+    #[command(flatten)]
+    pub look: Look,
+    /// The file to write, .parquet or .csv
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Each detector is trained on the train set as often as --ensemble says, its threshold set on the \
+    validation set,\nand judged on the test set: labelled anomalies there, and trouble of known strength put into its \
+    normal windows.\n\n\
+    Example:\n  tracewise threads evaluate --data traces --models ae,pca,best --ensemble 3 --out report")]
+pub struct EvaluateArgs {
+    /// The archive to train and judge with
+    #[arg(long, value_name = "ARCHIVE")]
+    pub data: Option<String>,
+    /// Detectors to compare
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy")]
+    pub models: Vec<WhichModel>,
+    /// How often each is trained, from other beginnings
+    #[arg(long, default_value = "10")]
+    pub ensemble: usize,
+    /// The folder to write the report to: HTML, SVG, PNG, JSON, Markdown
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// The seed of the first of each ensemble; the others follow [default: train.seed of the settings]
+    #[arg(long)]
+    pub seed: Option<u64>,
+    /// Print the numbers as JSON
+    #[arg(long)]
+    pub json: bool,
+}

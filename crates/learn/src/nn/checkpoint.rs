@@ -1,0 +1,97 @@
+//! Training that was interrupted, on disk: an artifact from which it goes on exactly as it would have.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::adam::Adam;
+use super::parameters::Parameters;
+use super::train::{Best, TrainState};
+use crate::artifact::{Artifact, ArtifactError, Tensor, Tensors};
+
+const KIND: &str = "checkpoint";
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    /// What is trained on what; a checkpoint of something else is of no use.
+    of: Value,
+    epoch: usize,
+    n_steps: i32,
+    best: Option<BestBody>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct BestBody {
+    /// The bits of the number: what is read has to be what was written.
+    validation_bits: u64,
+    epoch: usize,
+}
+
+impl TrainState {
+    /// Writes where training stands.
+    pub fn save(&self, folder: &Path, of: &Value) -> Result<(), ArtifactError> {
+        let mut tensors = prefixed("now", &self.parameters);
+        let (n_steps, means, squares) = self.adam.moments();
+        for (name, values) in [("adam.means", means), ("adam.squares", squares)] {
+            tensors.insert(name.into(), Tensor { shape: vec![values.len()], values: values.to_vec() });
+        }
+        if let Some(best) = &self.best {
+            tensors.extend(prefixed("best", &best.parameters));
+        }
+        let best = self
+            .best
+            .as_ref()
+            .map(|best| BestBody { validation_bits: best.validation.to_bits(), epoch: best.epoch });
+        let body = json!(Body { of: of.clone(), epoch: self.epoch, n_steps, best });
+        Artifact { kind: KIND.into(), body, tensors }.write(folder)
+    }
+
+    /// Where training stood; `None` if there is no checkpoint of the same training. `parameters` are those that
+    /// it began with.
+    pub fn load(
+        folder: &Path,
+        of: &Value,
+        parameters: &Parameters,
+        rate: f32,
+    ) -> Result<Option<Self>, ArtifactError> {
+        if !folder.exists() {
+            return Ok(None);
+        }
+        let artifact = Artifact::read(folder, KIND)?;
+        let body: Body =
+            serde_json::from_value(artifact.body).map_err(|error| ArtifactError::damaged(folder, error))?;
+        if body.of != *of {
+            return Ok(None);
+        }
+        let take = |prefix: &str| {
+            let strip = |(name, tensor): (&String, &Tensor)| {
+                Some((name.strip_prefix(prefix)?.strip_prefix('/')?.to_owned(), tensor.clone()))
+            };
+            let tensors: Tensors = artifact.tensors.iter().filter_map(strip).collect();
+            let mut taken = parameters.clone();
+            taken.load(&tensors).map_err(|error| ArtifactError::damaged(folder, error))?;
+            Ok(taken)
+        };
+        let moments = |name: &str| {
+            let found = artifact.tensors.get(name).map(|tensor| tensor.values.clone());
+            found
+                .filter(|values| values.len() == parameters.values().len())
+                .ok_or_else(|| ArtifactError::damaged(folder, format!("{name} is missing")))
+        };
+        let best = match body.best {
+            Some(best) => Some(Best {
+                validation: f64::from_bits(best.validation_bits),
+                epoch: best.epoch,
+                parameters: take("best")?,
+            }),
+            None => None,
+        };
+        let adam = Adam::resumed(rate, body.n_steps, moments("adam.means")?, moments("adam.squares")?);
+        Ok(Some(Self { parameters: take("now")?, adam, epoch: body.epoch, best }))
+    }
+}
+
+fn prefixed(prefix: &str, parameters: &Parameters) -> Tensors {
+    parameters.to_tensors().into_iter().map(|(name, tensor)| (format!("{prefix}/{name}"), tensor)).collect()
+}

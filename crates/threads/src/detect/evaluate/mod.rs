@@ -1,0 +1,278 @@
+//! How good detectors are, on windows that none of them has seen: errors by kind of job, detection, separation, false
+//! alarms; beside random scores and the mean window.
+
+pub mod report;
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use learn::Matrix;
+use learn::metrics::{at_threshold, pr_auc, roc_auc, vus_pr};
+use learn::silhouette::silhouette;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::Serialize;
+use workload::{Cpu, JobId, NodeName};
+
+use super::{Finding, Moment, Sample, Trained, channel_errors};
+
+/// Points that a silhouette is computed of at most.
+const MOST_POINTS: usize = 3_000;
+/// Windows around an anomaly that may count for it in VUS-PR.
+const TOLERANCE: usize = 4;
+
+/// Windows to judge by, with what is known of them.
+#[derive(Debug)]
+pub struct Test<'a> {
+    pub sample: &'a Sample,
+    pub kinds: &'a BTreeMap<JobId, String>,
+    /// Whether jobs of a kind are anomalies.
+    pub is_anomalous: fn(&str) -> bool,
+    /// Normal moments with trouble in them.
+    pub cases: &'a [Case],
+}
+
+/// Normal moments of the same test with one kind of trouble in them.
+#[derive(Debug)]
+pub struct Case {
+    pub trouble: String,
+    pub strength: f32,
+    /// Whether it is one of those that detectors are compared by: neither blatant nor hardly there.
+    pub is_subtle: bool,
+    pub moments: Vec<Moment>,
+    /// Which windows of each moment it is in.
+    pub is_in: Vec<Vec<bool>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Evaluation {
+    /// The mean squared error over all channels and steps of normal windows.
+    pub normal_error: f64,
+    pub kinds: Vec<KindResult>,
+    /// How well embeddings of the kinds separate.
+    pub silhouette: Option<f64>,
+    /// The share of normal windows at or above the threshold.
+    pub false_alarm_rate: f64,
+    /// All anomalous kinds together.
+    pub all: Option<Detection>,
+    pub cases: Vec<CaseResult>,
+    pub windows_a_second: f64,
+}
+
+impl Evaluation {
+    /// The mean error of anomalous windows, each kind counting as much.
+    pub fn anomalous_error(&self) -> Option<f64> {
+        let errors: Vec<f64> = self.kinds.iter().filter(|kind| kind.is_anomalous).map(|kind| kind.error).collect();
+        (!errors.is_empty()).then(|| mean(&errors))
+    }
+
+    /// The mean AUC over trouble of the middle strengths.
+    pub fn subtle_auc(&self) -> Option<f64> {
+        let middle: Vec<f64> =
+            self.cases.iter().filter(|case| case.is_subtle).map(|case| case.roc_auc).collect();
+        (!middle.is_empty()).then(|| mean(&middle))
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KindResult {
+    pub kind: String,
+    pub is_anomalous: bool,
+    pub n_windows: usize,
+    pub error: f64,
+    pub median_score: f64,
+    /// Against normal windows; only for anomalous kinds.
+    pub detection: Option<Detection>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Detection {
+    pub roc_auc: f64,
+    pub pr_auc: f64,
+    pub vus_pr: Option<f64>,
+    /// At the threshold that validation set.
+    pub f1: f64,
+    pub recall: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CaseResult {
+    pub trouble: String,
+    pub strength: f32,
+    pub is_subtle: bool,
+    pub n_windows: usize,
+    pub roc_auc: f64,
+    pub recall: f64,
+}
+
+/// A window that was scored.
+struct Scored<'a> {
+    kind: &'a str,
+    thread: (&'a NodeName, Cpu, &'a JobId),
+    start: i64,
+    finding: Finding,
+}
+
+/// The kind of jobs that nobody has labelled.
+pub const UNKNOWN_KIND: &str = "unlabelled";
+
+impl Test<'_> {
+    fn kind_of(&self, job: &JobId) -> &str {
+        self.kinds.get(job).map_or(UNKNOWN_KIND, String::as_str)
+    }
+
+    /// The normal windows of the test's moments.
+    pub fn normal_moments(&self) -> Vec<Moment> {
+        let normal = |moment: &Moment| {
+            let mut moment = moment.clone();
+            moment.threads.retain(|thread| !(self.is_anomalous)(self.kind_of(&thread.job)));
+            moment
+        };
+        self.sample.moments.iter().map(normal).filter(|moment| !moment.threads.is_empty()).collect()
+    }
+}
+
+/// What a detector makes of a test.
+pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
+    let begun = Instant::now();
+    let mut scored: Vec<Scored<'_>> = Vec::new();
+    for moment in &test.sample.moments {
+        for (thread, finding) in moment.threads.iter().zip(trained.examine(moment)) {
+            scored.push(Scored {
+                kind: test.kind_of(&thread.job),
+                thread: (&thread.node, thread.cpu, &thread.job),
+                start: moment.start.0,
+                finding,
+            });
+        }
+    }
+    let windows_a_second = scored.len() as f64 / begun.elapsed().as_secs_f64();
+    // In order of time, thread by thread: what metrics of stretches need.
+    scored.sort_by_key(|one| (one.thread, one.start));
+    let threshold = trained.thresholds.for_all.score;
+    let is_anomalous = |one: &&Scored<'_>| (test.is_anomalous)(one.kind);
+    let normal: Vec<&Scored<'_>> = scored.iter().filter(|one| !is_anomalous(one)).collect();
+    let error = |of: &[&Scored<'_>]| {
+        of.iter().map(|one| mean(&one.finding.errors)).sum::<f64>() / of.len().max(1) as f64
+    };
+    let mut kinds: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
+    scored.iter().for_each(|one| kinds.entry(one.kind).or_default().push(one));
+    let results = kinds.iter().map(|(kind, of_kind)| {
+        let is_anomalous = (test.is_anomalous)(kind);
+        let mut scores: Vec<f64> = of_kind.iter().map(|one| one.finding.score).collect();
+        scores.sort_by(f64::total_cmp);
+        KindResult {
+            kind: (*kind).to_owned(),
+            is_anomalous,
+            n_windows: of_kind.len(),
+            error: error(of_kind),
+            median_score: scores[scores.len() / 2],
+            detection: is_anomalous.then(|| detection(&scored, test, Some(kind), threshold)).flatten(),
+        }
+    });
+    let results: Vec<KindResult> = results.collect();
+    let normal_scores: Vec<f64> = normal.iter().map(|one| one.finding.score).collect();
+    let cases = test.cases.iter().filter_map(|case| judge(trained, case, &normal_scores, threshold)).collect();
+    Evaluation {
+        normal_error: error(&normal),
+        silhouette: separation(&scored),
+        false_alarm_rate: normal_scores.iter().filter(|score| **score >= threshold).count() as f64
+            / normal_scores.len().max(1) as f64,
+        all: detection(&scored, test, None, threshold),
+        kinds: results,
+        cases,
+        windows_a_second,
+    }
+}
+
+/// Normal windows and those of one anomalous kind, or of all.
+fn detection(scored: &[Scored<'_>], test: &Test<'_>, kind: Option<&str>, threshold: f64) -> Option<Detection> {
+    let is_wanted = |one: &&Scored<'_>| !(test.is_anomalous)(one.kind) || kind.is_none_or(|kind| kind == one.kind);
+    let chosen: Vec<&Scored<'_>> = scored.iter().filter(is_wanted).collect();
+    let scores: Vec<f64> = chosen.iter().map(|one| one.finding.score).collect();
+    let truth: Vec<bool> = chosen.iter().map(|one| (test.is_anomalous)(one.kind)).collect();
+    let at = at_threshold(&scores, &truth, threshold);
+    Some(Detection {
+        roc_auc: roc_auc(&scores, &truth)?,
+        pr_auc: pr_auc(&scores, &truth)?,
+        vus_pr: vus_pr(&scores, &truth, TOLERANCE),
+        f1: at.f1,
+        recall: at.recall,
+    })
+}
+
+fn judge(trained: &Trained, case: &Case, normal: &[f64], threshold: f64) -> Option<CaseResult> {
+    let mut scores = normal.to_vec();
+    for (moment, is_in) in case.moments.iter().zip(&case.is_in) {
+        if is_in.contains(&true) {
+            let found = trained.examine(moment).into_iter().zip(is_in);
+            scores.extend(found.filter(|(_, is_in)| **is_in).map(|(finding, _)| finding.score));
+        }
+    }
+    let n_windows = scores.len() - normal.len();
+    let truth: Vec<bool> = (0..scores.len()).map(|index| index >= normal.len()).collect();
+    Some(CaseResult {
+        trouble: case.trouble.clone(),
+        strength: case.strength,
+        is_subtle: case.is_subtle,
+        n_windows,
+        roc_auc: roc_auc(&scores, &truth)?,
+        recall: at_threshold(&scores, &truth, threshold).recall,
+    })
+}
+
+/// The silhouette of embeddings by kind, of a random part of the windows.
+fn separation(scored: &[Scored<'_>]) -> Option<f64> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
+    let chosen = rand::seq::index::sample(&mut rng, scored.len(), scored.len().min(MOST_POINTS));
+    let chosen: Vec<&Scored<'_>> = chosen.iter().map(|index| &scored[index]).collect();
+    let mut names: Vec<&str> = chosen.iter().map(|one| family(one.kind)).collect();
+    names.sort_unstable();
+    names.dedup();
+    let groups: Vec<usize> =
+        chosen.iter().filter_map(|one| names.binary_search(&family(one.kind)).ok()).collect();
+    let size = chosen.first()?.finding.embedding.len();
+    let points = chosen.iter().flat_map(|one| one.finding.embedding.iter().copied()).collect();
+    silhouette(&Matrix::new(points, size), &groups).ok()
+}
+
+/// Ranks are one kind, however many there are.
+fn family(kind: &str) -> &str {
+    if kind.starts_with("mpi-") { "mpi" } else { kind }
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+/// What it takes to beat nothing: the error of the mean training window on normal windows, and the AUC of random
+/// scores.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Floor {
+    pub mean_window_error: f64,
+    pub random_auc: f64,
+}
+
+pub fn floor(train: &Sample, test: &Test<'_>, seed: u64) -> Option<Floor> {
+    let windows = || train.moments.iter().flat_map(|moment| &moment.threads);
+    let size = windows().next()?.values.len();
+    let mut sum = vec![0.0f64; size];
+    for window in windows() {
+        sum.iter_mut().zip(&window.values).for_each(|(sum, value)| *sum += f64::from(*value));
+    }
+    let n_windows = train.n_windows() as f64;
+    let expected: Vec<f32> = sum.iter().map(|sum| (sum / n_windows) as f32).collect();
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let (mut errors, mut scores, mut truth) = (Vec::new(), Vec::new(), Vec::new());
+    for moment in &test.sample.moments {
+        for thread in &moment.threads {
+            let is_anomalous = (test.is_anomalous)(test.kind_of(&thread.job));
+            if !is_anomalous {
+                errors.push(mean(&channel_errors(&thread.values, &expected, moment.n_channels)));
+            }
+            scores.push(rng.random::<f64>());
+            truth.push(is_anomalous);
+        }
+    }
+    Some(Floor { mean_window_error: mean(&errors), random_auc: roc_auc(&scores, &truth).unwrap_or(0.5) })
+}

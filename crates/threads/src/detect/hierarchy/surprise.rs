@@ -1,0 +1,73 @@
+//! How surprising a number is: minus the decimal logarithm of how often normal ones are as large.
+
+use learn::artifact::Tensor;
+
+const N_QUANTILES: usize = 64;
+/// The share of numbers beyond the last quantile, where an exponential takes over.
+const TAIL_SHARE: f64 = 0.02;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Surprise {
+    /// Where each share of the numbers ends, evenly up to the tail.
+    quantiles: Vec<f64>,
+    /// How far numbers beyond the last are beyond it, on the average.
+    scale: f64,
+}
+
+impl Surprise {
+    /// # Panics
+    /// If there is no number.
+    pub fn fit(mut normal: Vec<f64>) -> Self {
+        normal.sort_by(f64::total_cmp);
+        let last = normal.len() - 1;
+        let at = |index: usize| {
+            let share = (1.0 - TAIL_SHARE) * index as f64 / (N_QUANTILES - 1) as f64;
+            normal[(share * last as f64) as usize]
+        };
+        let quantiles: Vec<f64> = (0..N_QUANTILES).map(at).collect();
+        let from = quantiles[N_QUANTILES - 1];
+        let beyond: Vec<f64> = normal.iter().filter(|value| **value > from).map(|value| value - from).collect();
+        let mean = beyond.iter().sum::<f64>() / beyond.len().max(1) as f64;
+        Self { scale: mean.max(1e-3 * from.abs()).max(1e-9), quantiles }
+    }
+
+    pub fn of(&self, value: f64) -> f64 {
+        let from = self.quantiles[N_QUANTILES - 1];
+        if value > from {
+            return -TAIL_SHARE.log10() + (value - from) / self.scale / std::f64::consts::LN_10;
+        }
+        let index = self.quantiles.partition_point(|quantile| *quantile < value);
+        let below = self.quantiles[index.saturating_sub(1)];
+        let rest = if self.quantiles[index] > below { (value - below) / (self.quantiles[index] - below) } else { 0.0 };
+        let place = (index.saturating_sub(1) as f64 + rest.clamp(0.0, 1.0)) / (N_QUANTILES - 1) as f64;
+        -(1.0 - (1.0 - TAIL_SHARE) * place).log10()
+    }
+
+    pub fn to_tensor(&self) -> Tensor {
+        let values = self.quantiles.iter().chain([&self.scale]).map(|value| *value as f32).collect();
+        Tensor { shape: vec![N_QUANTILES + 1], values }
+    }
+
+    pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
+        let values: Vec<f64> = tensor.values.iter().map(|value| f64::from(*value)).collect();
+        let (scale, quantiles) = values.split_last()?;
+        (quantiles.len() == N_QUANTILES).then(|| Self { quantiles: quantiles.to_vec(), scale: *scale })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_in_a_hundred_is_a_surprise_of_two() {
+        let normal: Vec<f64> = (0..10_000).map(|at| -(1.0 - (f64::from(at) + 0.5) / 10_000.0).ln()).collect();
+        let surprise = Surprise::fit(normal);
+        for (share, wanted) in [(0.5, 0.301), (0.1, 1.0), (0.01, 2.0), (1e-4, 4.0)] {
+            let found = surprise.of(-f64::ln(share));
+            assert!((found - wanted).abs() < 0.1, "{share}: {found}");
+        }
+        assert_eq!(surprise.of(-1.0), 0.0);
+        assert!(surprise.of(1e6).is_finite());
+    }
+}

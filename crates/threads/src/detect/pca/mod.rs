@@ -1,0 +1,45 @@
+//! Principal components: the trivial baseline. What a few straight directions cannot restore is strange.
+
+use learn::artifact::Tensors;
+use learn::pca::PcaError;
+use learn::{Matrix, Pca};
+
+use super::autoencoder::values_of;
+use super::{Detector, Finding, Moment, Sample};
+
+const TENSOR: &str = "pca";
+
+#[derive(Debug, Clone)]
+pub struct Components {
+    pca: Pca,
+}
+
+impl Components {
+    pub fn fit(sample: &Sample, n_components: usize) -> Result<Self, PcaError> {
+        let windows: Vec<f32> = sample.moments.iter().flat_map(values_of).collect();
+        let size = sample.moments.first().map_or(1, |moment| moment.threads[0].values.len());
+        Ok(Self { pca: Pca::fit(&Matrix::new(windows, size), n_components)? })
+    }
+
+    pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
+        Some(Self { pca: Pca::from_tensor(tensors.get(TENSOR)?)? })
+    }
+}
+
+impl Detector for Components {
+    fn examine(&self, moment: &Moment) -> Vec<Finding> {
+        let size = moment.threads.first().map_or(1, |thread| thread.values.len());
+        let windows = Matrix::new(values_of(moment), size);
+        let along = self.pca.transform(&windows);
+        let expected = self.pca.restore(along.as_slice());
+        let rows = windows.rows().zip(expected.chunks_exact(size)).zip(along.rows());
+        rows.map(|((window, expected), along)| {
+            Finding::of_expected(window, expected.to_vec(), along.to_vec(), moment.n_channels)
+        })
+        .collect()
+    }
+
+    fn tensors(&self) -> Tensors {
+        [(TENSOR.to_owned(), self.pca.to_tensor())].into()
+    }
+}
