@@ -10,7 +10,7 @@ const N_ROUNDS: usize = 30;
 /// How much of each group's shape is that of all points, so that small groups have a shape at all.
 const SHRINKAGE: f64 = 0.02;
 /// What no direction is narrower than, as a share of its width over all points.
-const LEAST_WIDTH: f64 = 0.02;
+const LEAST_WIDTH: f64 = 0.05;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {

@@ -124,7 +124,8 @@ fn draw(
     progress: &mut impl FnMut(Set, u64, u64),
 ) -> Result<Sample, DetectError> {
     let jobs = Jobs::of_set(archive, labels, set)?;
-    let mut stride = config.stride;
+    // What is judged with should be as different as it can be, so windows do not overlap if there are enough.
+    let mut stride = if set == Set::Train { config.stride } else { config.window };
     let sample = loop {
         let cut = config.cut(period, stride);
         let tell = |done, total| progress(set, done, total);

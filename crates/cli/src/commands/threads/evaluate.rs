@@ -29,7 +29,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let data = Data::read(&archive, detector, seed, tell)?;
     let sample = Data::read_set(&archive, Set::Test, detector, seed, tell)?;
     drop(progress);
-    let mut test = Test { sample: &sample, kinds: &data.kinds, is_anomalous, cases: &[] };
+    let mut test = Test { sample: &sample, kinds: &data.kinds, is_anomalous, is_separate, cases: &[] };
     let cases = inject(&test, seed);
     test.cases = &cases;
     let Some(floor) = floor(&data.train, &test, seed) else { bail!("{}: there is nothing to judge by", archive.address()) };
@@ -73,6 +73,11 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
 
 fn is_anomalous(kind: &str) -> bool {
     kind.parse::<Kind>().is_ok_and(Kind::is_anomalous)
+}
+
+/// The kinds that the seed tells apart: normal ones, and Bad IO.
+fn is_separate(kind: &str) -> bool {
+    !is_anomalous(kind) || kind == Kind::BadIo.to_string()
 }
 
 /// Every kind of trouble at every strength, in the normal windows of the test.

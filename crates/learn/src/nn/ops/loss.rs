@@ -3,6 +3,9 @@
 use super::softmax::for_each_row;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 
+/// What logarithms are taken of at least.
+const LEAST_SHARE: f32 = 1e-7;
+
 /// The sum of squared differences from `target`, times `scale`; rows between samples do not count.
 ///
 /// # Panics
@@ -26,18 +29,39 @@ pub fn squared_error(tape: &mut Tape<'_>, x: Var, target: Value, scale: f32) -> 
         }
     });
     off.clear();
-    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SquaredError { x, kept })
+    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SlopesOf { x, kept })
 }
 
-struct SquaredError {
+/// A loss whose slopes are known when it is computed.
+struct SlopesOf {
     x: Var,
     kept: Vec<f32>,
 }
 
-impl Operation for SquaredError {
+impl Operation for SlopesOf {
     fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
         back.give(self.x, self.kept.iter().map(|slope| slope * gradient[0]).collect());
     }
+}
+
+/// The cross entropy of the first `n_shares` columns, which are shares of one, summed and times `scale`. Beside a
+/// squared error it has a slope also where a softmax is sure of the wrong column.
+///
+/// # Panics
+/// If the target has another shape.
+pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usize, scale: f32) -> Var {
+    let input = tape.value(x);
+    assert!(input.layout == target.layout && input.data.len() == target.data.len(), "the target has another shape");
+    let mut sum = 0.0f64;
+    let mut kept = vec![0.0; input.data.len()];
+    for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
+        for index in at..at + n_shares {
+            let share = input.data[index].max(LEAST_SHARE);
+            sum -= f64::from(target.data[index] * share.ln());
+            kept[index] = -scale * target.data[index] / share;
+        }
+    });
+    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SlopesOf { x, kept })
 }
 
 /// How far a normal distribution with these means and logarithms of variances is from the standard one

@@ -20,7 +20,7 @@ mod tests {
     use super::conv::Conv;
     use super::graph::Messages;
     use super::linear::{Activation, Linear};
-    use super::loss::{divergence, squared_error};
+    use super::loss::{cross_entropy, divergence, squared_error};
     use super::sample::sample;
     use super::shape::{flatten, unflatten};
     use super::softmax::rates;
@@ -104,7 +104,9 @@ mod tests {
             let steps = unflatten(tape, wide, 4, 7, 1);
             let out = last.forward(tape, steps);
             let shares = rates(tape, out, 4);
-            loss_of(tape, shares)
+            let target = Value::padded(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6].repeat(14), 7, 6, 1);
+            let (off, unlikely) = (loss_of(tape, shares), cross_entropy(tape, shares, &target, 4, 0.2));
+            add(tape, off, unlikely)
         });
     }
 

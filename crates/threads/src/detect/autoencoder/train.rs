@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use learn::nn::ops::arithmetic::add;
-use learn::nn::ops::loss::{divergence, squared_error};
+use learn::nn::ops::loss::{cross_entropy, divergence, squared_error};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use learn::nn::train::{Epoch, Objective, Then, TrainSettings, TrainState};
@@ -15,6 +15,11 @@ use rayon::prelude::*;
 use super::Reach;
 use super::net::Net;
 use crate::detect::Sample;
+use crate::detect::channel::N_RATES;
+
+/// How much cross entropy is added to the squared error. The rare kinds of windows are learnt by it: a softmax that is
+/// sure of the wrong mode leaves squared errors no slope.
+const ENTROPY_WEIGHT: f32 = 0.1;
 
 /// Graphs of a sample; a batch is some of them.
 struct Graphs<'a> {
@@ -58,8 +63,8 @@ struct Restoring<'a> {
 }
 
 impl Restoring<'_> {
-    /// How far windows are from what is restored of them, times `scale`; with noise in the embedding if there is
-    /// a generator.
+    /// How far windows are from what is restored of them, times `scale`. With a generator it is what training makes
+    /// small, with noise in the embedding; without, the reconstruction error alone.
     fn error(
         &self,
         tape: &mut Tape<'_>,
@@ -67,6 +72,7 @@ impl Restoring<'_> {
         scale: f32,
         rng: Option<Xoshiro256PlusPlus>,
     ) -> Var {
+        let is_training = rng.is_some();
         let encoded = self.net.encode(tape, self.net.input(windows));
         let z = match (encoded.log_variance, rng) {
             (Some(_), Some(mut rng)) => {
@@ -78,14 +84,19 @@ impl Restoring<'_> {
         };
         let z = self.net.exchange(tape, z, graphs);
         let out = self.net.decode(tape, z);
-        let error = squared_error(tape, out, self.net.target(windows), scale);
+        let target = self.net.target(windows);
+        let unlikely = is_training.then(|| cross_entropy(tape, out, &target, N_RATES, ENTROPY_WEIGHT * scale));
+        let mut error = squared_error(tape, out, target, scale);
+        if let Some(unlikely) = unlikely {
+            error = add(tape, error, unlikely);
+        }
         match encoded.log_variance {
-            Some(log_variance) => {
+            Some(log_variance) if is_training => {
                 let weight = scale * self.net.size() as f32 * self.divergence_weight;
                 let far = divergence(tape, encoded.latent, log_variance, weight);
                 add(tape, error, far)
             }
-            None => error,
+            _ => error,
         }
     }
 }

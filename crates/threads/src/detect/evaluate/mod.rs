@@ -28,6 +28,8 @@ pub struct Test<'a> {
     pub kinds: &'a BTreeMap<JobId, String>,
     /// Whether jobs of a kind are anomalies.
     pub is_anomalous: fn(&str) -> bool,
+    /// Whether a kind is one of those whose embeddings should separate.
+    pub is_separate: fn(&str) -> bool,
     /// Normal moments with trouble in them.
     pub cases: &'a [Case],
 }
@@ -175,7 +177,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
     let cases = test.cases.iter().filter_map(|case| judge(trained, case, &normal_scores, threshold)).collect();
     Evaluation {
         normal_error: error(&normal),
-        silhouette: separation(&scored),
+        silhouette: separation(&scored, test.is_separate),
         false_alarm_rate: normal_scores.iter().filter(|score| **score >= threshold).count() as f64
             / normal_scores.len().max(1) as f64,
         all: detection(&scored, test, None, threshold),
@@ -222,10 +224,11 @@ fn judge(trained: &Trained, case: &Case, normal: &[f64], threshold: f64) -> Opti
 }
 
 /// The silhouette of embeddings by kind, of a random part of the windows.
-fn separation(scored: &[Scored<'_>]) -> Option<f64> {
+fn separation(scored: &[Scored<'_>], is_separate: fn(&str) -> bool) -> Option<f64> {
+    let scored: Vec<&Scored<'_>> = scored.iter().filter(|one| is_separate(one.kind)).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
     let chosen = rand::seq::index::sample(&mut rng, scored.len(), scored.len().min(MOST_POINTS));
-    let chosen: Vec<&Scored<'_>> = chosen.iter().map(|index| &scored[index]).collect();
+    let chosen: Vec<&Scored<'_>> = chosen.iter().map(|index| scored[index]).collect();
     let mut names: Vec<&str> = chosen.iter().map(|one| family(one.kind)).collect();
     names.sort_unstable();
     names.dedup();

@@ -18,7 +18,7 @@ use learn::Matrix;
 use rayon::prelude::*;
 
 use self::features::features;
-use self::level::Level;
+use self::level::{Level, Pool};
 use self::surprise::Surprise;
 use super::autoencoder::Autoencoder;
 use super::{Detector, Finding, Moment, Sample};
@@ -27,17 +27,11 @@ const N_GROUPS: usize = 24;
 /// Levels, from the window itself to the cluster.
 const N_LEVELS: usize = 5;
 pub const LEVELS: [&str; N_LEVELS] = ["thread", "peers", "job", "node", "cluster"];
-/// A group of the mixture that validation visits so much less than training is not normal: it was in the training
-/// data by mistake.
-const LEAST_VISITED: f64 = 0.1;
-
 #[derive(Debug, Clone)]
 pub struct Hierarchy {
     base: Autoencoder,
     mixture: Mixture,
-    job: Level,
-    node: Level,
-    cluster: Level,
+    levels: Levels,
     surprises: [Surprise; N_LEVELS],
 }
 
@@ -50,28 +44,31 @@ impl Hierarchy {
         let rows: Vec<f32> = of_train.iter().flatten().flatten().copied().collect();
         let size = of_train.iter().flatten().next().map_or(1, Vec::len);
         let mixture = Mixture::fit(&Matrix::new(rows, size), N_GROUPS, seed);
-        let mixture = visited(mixture, &of_validation);
-        let deviations: Vec<Vec<Vec<f64>>> =
-            of_train.iter().map(|moment| deviations_of(&mixture, moment)).collect();
-        let level = |ranges: &dyn Fn(&Moment) -> Vec<Range<usize>>| {
-            let moments = train.moments.iter().zip(&deviations);
-            Level::fit(moments.map(|(moment, deviations)| (deviations.as_slice(), ranges(moment))), size)
+        let mut groups: [Vec<Vec<Vec<f64>>>; 3] = Default::default();
+        for (moment, described) in train.moments.iter().zip(&of_train) {
+            let pooled = Pooled::new(moment, deviations_of(&mixture, described));
+            let pooled = [pooled.by_job(), pooled.by_node(), vec![pooled.jobs.clone()]];
+            groups.iter_mut().zip(pooled).for_each(|(all, of_moment)| all.extend(of_moment));
+        }
+        let [of_jobs, of_nodes, of_cluster] = groups;
+        let levels = Levels {
+            job: Level::fit(&of_jobs, size, Pool::Mean),
+            node: Level::fit(&of_nodes, size, Pool::Median),
+            cluster: Level::fit(&of_cluster, size, Pool::Median),
         };
-        let job = level(&Moment::jobs);
-        let node = level(&Moment::nodes);
-        let cluster = level(&|moment: &Moment| std::iter::once(0..moment.threads.len()).collect());
+        // How surprising a distance is depends on jobs that the mixture has not seen.
         let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
-        for (moment, deviations) in train.moments.iter().zip(&deviations) {
-            for window in distances_of(moment, deviations, [&job, &node, &cluster]) {
+        for (moment, described) in validation.moments.iter().zip(&of_validation) {
+            let pooled = Pooled::new(moment, deviations_of(&mixture, described));
+            for window in levels.distances(&pooled) {
                 distances.iter_mut().zip(window).for_each(|(all, distance)| all.push(distance));
             }
         }
-        Self { base, mixture, job, node, cluster, surprises: distances.map(Surprise::fit) }
+        Self { base, mixture, levels, surprises: distances.map(Surprise::fit) }
     }
 
     pub fn from_tensors(base: Autoencoder, tensors: &Tensors) -> Option<Self> {
-        let level = |name: &str| Level::from_tensor(tensors.get(name)?);
-        let job = level("level.job")?;
+        let level = |name: &str, pool| Level::from_tensor(tensors.get(name)?, pool);
         let size = tensors.get("level.job")?.shape[1];
         let mut surprises = Vec::new();
         for name in LEVELS {
@@ -80,9 +77,11 @@ impl Hierarchy {
         Some(Self {
             base,
             mixture: Mixture::from_tensor(tensors.get("mixture")?, size)?,
-            job,
-            node: level("level.node")?,
-            cluster: level("level.cluster")?,
+            levels: Levels {
+                job: level("level.job", Pool::Mean)?,
+                node: level("level.node", Pool::Median)?,
+                cluster: level("level.cluster", Pool::Median)?,
+            },
             surprises: surprises.try_into().ok()?,
         })
     }
@@ -91,8 +90,8 @@ impl Hierarchy {
 impl Detector for Hierarchy {
     fn examine(&self, moment: &Moment) -> Vec<Finding> {
         let findings = self.base.examine(moment);
-        let deviations = deviations_of(&self.mixture, &describe(moment, &findings));
-        let distances = distances_of(moment, &deviations, [&self.job, &self.node, &self.cluster]);
+        let pooled = Pooled::new(moment, deviations_of(&self.mixture, &describe(moment, &findings)));
+        let distances = self.levels.distances(&pooled);
         let scored = findings.into_iter().zip(distances);
         scored
             .map(|(finding, distances)| {
@@ -106,7 +105,8 @@ impl Detector for Hierarchy {
         let mut tensors = self.base.tensors();
         let mut add = |name: String, tensor: Tensor| tensors.insert(name, tensor);
         add("mixture".into(), self.mixture.to_tensor());
-        for (name, level) in [("job", &self.job), ("node", &self.node), ("cluster", &self.cluster)] {
+        let Levels { job, node, cluster } = &self.levels;
+        for (name, level) in [("job", job), ("node", node), ("cluster", cluster)] {
             add(format!("level.{name}"), level.to_tensor());
         }
         for (name, surprise) in LEVELS.iter().zip(&self.surprises) {
@@ -133,34 +133,72 @@ fn deviations_of(mixture: &Mixture, described: &[Vec<f32>]) -> Vec<Vec<f64>> {
     described.par_iter().map(|row| mixture.belonging(row).deviation).collect()
 }
 
-/// How far each window is from what is normal, on every level.
-fn distances_of(moment: &Moment, deviations: &[Vec<f64>], [job, node, cluster]: [&Level; 3]) -> Vec<[f64; N_LEVELS]> {
-    let mut distances = vec![[0.0; N_LEVELS]; deviations.len()];
-    for (distances, deviation) in distances.iter_mut().zip(deviations) {
-        distances[0] = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
-    }
-    for range in moment.jobs() {
-        let of_job = job.distance(&deviations[range.clone()]);
-        for which in range.clone() {
-            distances[which][1] = job.distance_from_peers(&deviations[range.clone()], which - range.start);
-            distances[which][2] = of_job;
-        }
-    }
-    for range in moment.nodes() {
-        let of_node = node.distance(&deviations[range.clone()]);
-        distances[range].iter_mut().for_each(|distances| distances[3] = of_node);
-    }
-    let of_cluster = cluster.distance(deviations);
-    distances.iter_mut().for_each(|distances| distances[4] = of_cluster);
-    distances
+/// The deviations of a moment, and those of its jobs on each node.
+struct Pooled {
+    deviations: Vec<Vec<f64>>,
+    /// The windows of each job.
+    ranges: Vec<Range<usize>>,
+    /// The mean deviation of each job.
+    jobs: Vec<Vec<f64>>,
+    /// The jobs of each node.
+    nodes: Vec<Range<usize>>,
 }
 
-/// The mixture without groups that validation hardly visits.
-fn visited(mixture: Mixture, validation: &[Vec<Vec<f32>>]) -> Mixture {
-    let rows: Vec<&Vec<f32>> = validation.iter().flatten().collect();
-    let belongs: Vec<usize> = rows.par_iter().map(|row| mixture.belonging(row).group).collect();
-    let share = |group: usize| belongs.iter().filter(|one| **one == group).count() as f64 / belongs.len() as f64;
-    let is_visited = |(group, known): &(usize, &learn::mixture::Group)| share(*group) >= LEAST_VISITED * known.weight;
-    let kept: Vec<_> = mixture.groups.iter().enumerate().filter(is_visited).map(|(_, group)| group.clone()).collect();
-    if kept.is_empty() { mixture } else { Mixture { groups: kept } }
+impl Pooled {
+    fn new(moment: &Moment, deviations: Vec<Vec<f64>>) -> Self {
+        let ranges = moment.jobs();
+        let jobs = ranges.iter().map(|range| Pool::Mean.middle(&deviations[range.clone()])).collect();
+        let mut nodes = Vec::new();
+        let mut first = 0;
+        for node in moment.nodes() {
+            let n_jobs = ranges.iter().filter(|job| node.contains(&job.start)).count();
+            nodes.push(first..first + n_jobs);
+            first += n_jobs;
+        }
+        Self { deviations, ranges, jobs, nodes }
+    }
+
+    fn by_job(&self) -> Vec<Vec<Vec<f64>>> {
+        self.ranges.iter().map(|range| self.deviations[range.clone()].to_vec()).collect()
+    }
+
+    fn by_node(&self) -> Vec<Vec<Vec<f64>>> {
+        self.nodes.iter().map(|range| self.jobs[range.clone()].to_vec()).collect()
+    }
+}
+
+/// What is normal of jobs, nodes and the cluster.
+#[derive(Debug, Clone)]
+struct Levels {
+    job: Level,
+    node: Level,
+    cluster: Level,
+}
+
+impl Levels {
+    /// How far each window is from what is normal, on every level.
+    fn distances(&self, pooled: &Pooled) -> Vec<[f64; N_LEVELS]> {
+        let mut distances = vec![[0.0; N_LEVELS]; pooled.deviations.len()];
+        for (distances, deviation) in distances.iter_mut().zip(&pooled.deviations) {
+            distances[0] = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
+        }
+        let of_cluster = self.distance_of_many(&self.cluster, &pooled.jobs);
+        for node in &pooled.nodes {
+            let of_node = self.distance_of_many(&self.node, &pooled.jobs[node.clone()]);
+            for range in &pooled.ranges[node.clone()] {
+                let deviations = &pooled.deviations[range.clone()];
+                let of_job = self.job.distance(deviations);
+                for which in range.clone() {
+                    let of_peers = self.job.distance_from_peers(deviations, which - range.start);
+                    distances[which][1..].copy_from_slice(&[of_peers, of_job, of_node, of_cluster]);
+                }
+            }
+        }
+        distances
+    }
+
+    /// With fewer than three jobs there is no saying whether it is one of them or all.
+    fn distance_of_many(&self, level: &Level, jobs: &[Vec<f64>]) -> f64 {
+        if jobs.len() < 3 { 0.0 } else { level.distance(jobs) }
+    }
 }

@@ -3,18 +3,22 @@
 use learn::artifact::Tensor;
 
 const N_QUANTILES: usize = 64;
-/// The share of numbers beyond the last quantile, where an exponential takes over.
+const LEAST: f64 = 1e-9;
+const MOST_EXPONENT: f64 = 20.0;
+/// The share of numbers beyond the last quantile, where a power law takes over (Hill, 1975).
 const TAIL_SHARE: f64 = 0.02;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Surprise {
     /// Where each share of the numbers ends, evenly up to the tail.
     quantiles: Vec<f64>,
-    /// How far numbers beyond the last are beyond it, on the average.
-    scale: f64,
+    /// The exponent of the power law.
+    exponent: f64,
 }
 
 impl Surprise {
+    /// Of numbers that are not negative.
+    ///
     /// # Panics
     /// If there is no number.
     pub fn fit(mut normal: Vec<f64>) -> Self {
@@ -26,15 +30,16 @@ impl Surprise {
         };
         let quantiles: Vec<f64> = (0..N_QUANTILES).map(at).collect();
         let from = quantiles[N_QUANTILES - 1];
-        let beyond: Vec<f64> = normal.iter().filter(|value| **value > from).map(|value| value - from).collect();
+        let beyond: Vec<f64> =
+            normal.iter().filter(|value| **value > from).map(|value| (value / from.max(LEAST)).ln()).collect();
         let mean = beyond.iter().sum::<f64>() / beyond.len().max(1) as f64;
-        Self { scale: mean.max(1e-3 * from.abs()).max(1e-9), quantiles }
+        Self { exponent: (1.0 / mean.max(LEAST)).min(MOST_EXPONENT), quantiles }
     }
 
     pub fn of(&self, value: f64) -> f64 {
         let from = self.quantiles[N_QUANTILES - 1];
         if value > from {
-            return -TAIL_SHARE.log10() + (value - from) / self.scale / std::f64::consts::LN_10;
+            return -TAIL_SHARE.log10() + self.exponent * (value / from.max(LEAST)).log10();
         }
         let index = self.quantiles.partition_point(|quantile| *quantile < value);
         let below = self.quantiles[index.saturating_sub(1)];
@@ -44,14 +49,14 @@ impl Surprise {
     }
 
     pub fn to_tensor(&self) -> Tensor {
-        let values = self.quantiles.iter().chain([&self.scale]).map(|value| *value as f32).collect();
+        let values = self.quantiles.iter().chain([&self.exponent]).map(|value| *value as f32).collect();
         Tensor { shape: vec![N_QUANTILES + 1], values }
     }
 
     pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
         let values: Vec<f64> = tensor.values.iter().map(|value| f64::from(*value)).collect();
-        let (scale, quantiles) = values.split_last()?;
-        (quantiles.len() == N_QUANTILES).then(|| Self { quantiles: quantiles.to_vec(), scale: *scale })
+        let (exponent, quantiles) = values.split_last()?;
+        (quantiles.len() == N_QUANTILES).then(|| Self { quantiles: quantiles.to_vec(), exponent: *exponent })
     }
 }
 
@@ -61,13 +66,16 @@ mod tests {
 
     #[test]
     fn one_in_a_hundred_is_a_surprise_of_two() {
-        let normal: Vec<f64> = (0..10_000).map(|at| -(1.0 - (f64::from(at) + 0.5) / 10_000.0).ln()).collect();
+        // A power law of exponent three.
+        let normal: Vec<f64> =
+            (0..10_000).map(|at| (1.0 - (f64::from(at) + 0.5) / 10_000.0).powf(-1.0 / 3.0)).collect();
         let surprise = Surprise::fit(normal);
         for (share, wanted) in [(0.5, 0.301), (0.1, 1.0), (0.01, 2.0), (1e-4, 4.0)] {
-            let found = surprise.of(-f64::ln(share));
-            assert!((found - wanted).abs() < 0.1, "{share}: {found}");
+            let found = surprise.of(f64::powf(share, -1.0 / 3.0));
+            assert!((found - wanted).abs() < 0.15, "{share}: {found}");
         }
-        assert_eq!(surprise.of(-1.0), 0.0);
-        assert!(surprise.of(1e6).is_finite());
+        assert_eq!(surprise.of(0.0), 0.0);
+        assert!(surprise.of(1e30).is_finite());
+        assert!(Surprise::fit(vec![0.0; 50]).of(1.0).is_finite(), "also where nothing ever differed");
     }
 }
