@@ -24,10 +24,13 @@ pub fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
+/// The standard deviation of normal numbers whose median distance from their middle is one.
+pub const NORMAL_WIDTH: f64 = 1.482_6;
+
 /// The standard deviation that normal numbers would have with the same median distance from their median.
 pub fn median_deviation(values: Vec<f64>) -> f64 {
     let centre = median(values.clone());
-    1.482_6 * median(values.into_iter().map(|value| (value - centre).abs()).collect())
+    NORMAL_WIDTH * median(values.into_iter().map(|value| (value - centre).abs()).collect())
 }
 
 /// Pearson's; zero where one side does not vary.

@@ -136,7 +136,9 @@ impl Slice {
                     cpus.push(self.traces[index].thread().cpu);
                 }
             }
-            if into_job(settings.trouble, settings.strength, &mut threads, 4, &mut rng) {
+            let shows = into_job(settings.trouble, settings.strength, &mut threads, 4, &mut rng);
+            let cpus: Vec<Cpu> = cpus.into_iter().zip(shows).filter(|(_, shows)| *shows).map(|(cpu, _)| cpu).collect();
+            if !cpus.is_empty() {
                 injections.push(Injection {
                     trouble: settings.trouble.name().into(),
                     strength: settings.strength,

@@ -98,23 +98,24 @@ pub const STRENGTHS: [f32; 5] = [0.05, 0.1, 0.2, 0.3, 0.6];
 pub const MIDDLE: Range<usize> = 1..4;
 
 /// Puts trouble into the steps of a job's threads, each a row of channels of which the first four are rates.
-/// Returns whether anything was there to be moved.
+/// Returns in which of them it shows: those that had something to be moved.
 pub fn into_job(
     trouble: Trouble,
     strength: f32,
     threads: &mut [&mut [f32]],
     n_channels: usize,
     rng: &mut Xoshiro256PlusPlus,
-) -> bool {
+) -> Vec<bool> {
     let source = |values: &[f32]| {
         let steps = values.chunks_exact(n_channels);
         let n_steps = steps.len().max(1) as f32;
         steps.map(|step| trouble.sources().iter().map(|mode| step[*mode]).sum::<f32>()).sum::<f32>() / n_steps
     };
-    let busy = threads.iter().filter(|values| source(values) >= LEAST_RATE).count();
+    let mut shows: Vec<bool> = threads.iter().map(|values| source(values) >= LEAST_RATE).collect();
+    let busy = shows.iter().filter(|shows| **shows).count();
     let n_steps = threads.first().map_or(0, |values| values.len() / n_channels);
     if busy < trouble.least_threads() || n_steps == 0 {
-        return false;
+        return vec![false; threads.len()];
     }
     let (steps, share) = match trouble {
         Trouble::Burst => {
@@ -130,6 +131,7 @@ pub fn into_job(
         _ => (0..n_steps, strength),
     };
     let stuck = rng.random_range(0..threads.len());
+    shows[stuck] |= trouble == Trouble::StuckRank;
     for (index, values) in threads.iter_mut().enumerate() {
         for step in values.chunks_exact_mut(n_channels).skip(steps.start).take(steps.len()) {
             // No second is like another: what is moved varies by a quarter around its mean.
@@ -145,7 +147,7 @@ pub fn into_job(
             }
         }
     }
-    true
+    shows
 }
 
 /// Moves a share of some modes to another, in whole ticks; what is less than one is one by chance.
@@ -159,8 +161,8 @@ fn shift(step: &mut [f32], from: &[usize], to: usize, share: f32, rng: &mut Xosh
     }
 }
 
-/// Puts trouble into a moment: into one job of it, or into all of them if it is shared. Returns which windows it is
-/// in; none, if there was no job that it could be put into.
+/// Puts trouble into a moment: into one job of it, or into all of them if it is shared. Returns in which windows it
+/// shows; none, if there was no job that it could be put into.
 pub fn into_moment(moment: &mut Moment, trouble: Trouble, strength: f32, seed: u64) -> Vec<bool> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ moment.start.0 as u64);
     let n_channels = moment.n_channels;
@@ -172,11 +174,10 @@ pub fn into_moment(moment: &mut Moment, trouble: Trouble, strength: f32, seed: u
         let windows = &mut moment.threads[chosen.clone()];
         let mut threads: Vec<&mut [f32]> =
             windows.iter_mut().map(|window| window.values.as_mut_slice()).collect();
-        if into_job(trouble, strength, &mut threads, n_channels, &mut rng) {
-            is_in[chosen].fill(true);
-            if !trouble.is_shared() {
-                break;
-            }
+        let shows = into_job(trouble, strength, &mut threads, n_channels, &mut rng);
+        is_in[chosen].copy_from_slice(&shows);
+        if shows.contains(&true) && !trouble.is_shared() {
+            break;
         }
     }
     is_in
@@ -193,7 +194,7 @@ mod tests {
     fn inject(trouble: Trouble, strength: f32, job: &mut [Vec<f32>]) -> bool {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let mut threads: Vec<&mut [f32]> = job.iter_mut().map(Vec::as_mut_slice).collect();
-        into_job(trouble, strength, &mut threads, 4, &mut rng)
+        into_job(trouble, strength, &mut threads, 4, &mut rng).contains(&true)
     }
 
     fn mean(values: &[f32], mode: usize) -> f32 {

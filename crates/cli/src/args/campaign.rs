@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use agent::cpuset::CpuSet;
 use campaign::Kind;
+use campaign::inject::Trouble;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use workload::units::parse_duration;
 use workload::{NodeName, Set, Timestamp};
@@ -20,6 +21,10 @@ pub enum CampaignCommand {
     Simulate(SimulateArgs),
     /// Which jobs of an archive are known, and what they are
     Labels(LabelsArgs),
+    /// Say what jobs of an archive are, and which set they are for
+    Label(LabelArgs),
+    /// Copy an archive and put trouble of known strength into it
+    Inject(InjectArgs),
     /// Fit the simulator to the jobs that were recorded
     Fit(FitArgs),
     /// Say how far simulated jobs are from recorded ones
@@ -175,6 +180,50 @@ pub struct LabelsArgs {
     #[command(flatten)]
     pub place: Place,
     /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "The file, for example:\n  job,kind,set\n  4711,lammps,train\n  4712,lammps,test\n\n\
+    Example:\n  tracewise campaign label traces known.csv")]
+pub struct LabelArgs {
+    #[command(flatten)]
+    pub place: Place,
+    /// CSV with the columns job,kind,set; sets are train, validation, test
+    #[arg(value_name = "FILE")]
+    pub labels: PathBuf,
+    /// Print the labels as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Trouble goes into normal jobs of the test set, or into the last fifth of an archive without labels. \
+    The truth is\nkept in the copy, and printed with --json.\n\n\
+    Example:\n  tracewise campaign inject traces --into troubled --trouble slow-storage --strength 0.2")]
+pub struct InjectArgs {
+    #[command(flatten)]
+    pub place: Place,
+    /// The archive to write: a folder or s3://bucket/prefix
+    #[arg(long, value_name = "ARCHIVE")]
+    pub into: String,
+    /// system-time, starved, slow-storage, burst, stuck-rank, slow-cluster
+    #[arg(long)]
+    pub trouble: Trouble,
+    /// The share of time that is moved: 0.1 is hardly there, 0.6 blatant
+    #[arg(long)]
+    pub strength: f32,
+    /// The chance that a job gets some in an hour
+    #[arg(long, default_value = "0.2")]
+    pub chance: f64,
+    /// How long it lasts
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5m")]
+    pub length: Duration,
+    /// The same seed puts it into the same places
+    #[arg(long, default_value = "0")]
+    pub seed: u64,
+    /// Print the truth as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -15,7 +15,7 @@ use crate::times::parse_time;
 
 pub use analyze::{Analysis, AnalyzeCommand, WhichSet};
 pub use campaign::{
-    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, JobArgs, LabelsArgs, SimulateArgs,
+    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelArgs, LabelsArgs, SimulateArgs,
 };
 
 pub use threads::{EmbedArgs, EvaluateArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs};

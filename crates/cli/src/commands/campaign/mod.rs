@@ -2,7 +2,9 @@
 
 mod compare;
 mod fit;
+mod inject;
 mod job;
+mod label;
 mod labels;
 mod run;
 mod simulate;
@@ -17,6 +19,8 @@ pub fn run(command: CampaignCommand, config: Option<&Path>) -> anyhow::Result<Ex
     match command {
         CampaignCommand::Run(args) => run::run(&args, &Config::load(config)?),
         CampaignCommand::Simulate(args) => simulate::run(&args, &Config::load(config)?),
+        CampaignCommand::Label(args) => label::run(&args, &Config::load(config)?),
+        CampaignCommand::Inject(args) => inject::run(&args, &Config::load(config)?),
         CampaignCommand::Fit(args) => fit::run(&args, &Config::load(config)?),
         CampaignCommand::Compare(args) => compare::run(&args, &Config::load(config)?),
         CampaignCommand::Labels(args) => labels::run(&args, &Config::load(config)?),

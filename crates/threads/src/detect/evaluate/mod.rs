@@ -174,7 +174,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
     });
     let results: Vec<KindResult> = results.collect();
     let normal_scores: Vec<f64> = normal.iter().map(|one| one.finding.score).collect();
-    let cases = test.cases.iter().filter_map(|case| judge(trained, case, &normal_scores, threshold)).collect();
+    let cases = judge_all(trained, test, threshold);
     Evaluation {
         normal_error: error(&normal),
         silhouette: separation(&scored, test.is_separate),
@@ -203,24 +203,36 @@ fn detection(scored: &[Scored<'_>], test: &Test<'_>, kind: Option<&str>, thresho
     })
 }
 
-fn judge(trained: &Trained, case: &Case, normal: &[f64], threshold: f64) -> Option<CaseResult> {
-    let mut scores = normal.to_vec();
-    for (moment, is_in) in case.moments.iter().zip(&case.is_in) {
-        if is_in.contains(&true) {
-            let found = trained.examine(moment).into_iter().zip(is_in);
-            scores.extend(found.filter(|(_, is_in)| **is_in).map(|(finding, _)| finding.score));
-        }
+/// Windows with trouble in them against the same windows without.
+fn judge_all(trained: &Trained, test: &Test<'_>, threshold: f64) -> Vec<CaseResult> {
+    if test.cases.is_empty() {
+        return Vec::new();
     }
-    let n_windows = scores.len() - normal.len();
-    let truth: Vec<bool> = (0..scores.len()).map(|index| index >= normal.len()).collect();
-    Some(CaseResult {
-        trouble: case.trouble.clone(),
-        strength: case.strength,
-        is_subtle: case.is_subtle,
-        n_windows,
-        roc_auc: roc_auc(&scores, &truth)?,
-        recall: at_threshold(&scores, &truth, threshold).recall,
-    })
+    let scores_of = |moment: &Moment| -> Vec<f64> {
+        trained.examine(moment).into_iter().map(|finding| finding.score).collect()
+    };
+    let before: Vec<Vec<f64>> = test.normal_moments().iter().map(scores_of).collect();
+    let judge = |case: &Case| {
+        let (mut scores, mut truth) = (Vec::new(), Vec::new());
+        for ((moment, is_in), before) in case.moments.iter().zip(&case.is_in).zip(&before) {
+            if is_in.contains(&true) {
+                let pairs = before.iter().zip(scores_of(moment)).zip(is_in).filter(|(_, is_in)| **is_in);
+                for ((before, after), _) in pairs {
+                    scores.extend([*before, after]);
+                    truth.extend([false, true]);
+                }
+            }
+        }
+        Some(CaseResult {
+            trouble: case.trouble.clone(),
+            strength: case.strength,
+            is_subtle: case.is_subtle,
+            n_windows: truth.len() / 2,
+            roc_auc: roc_auc(&scores, &truth)?,
+            recall: at_threshold(&scores, &truth, threshold).recall,
+        })
+    };
+    test.cases.iter().filter_map(judge).collect()
 }
 
 /// The silhouette of embeddings by kind, of a random part of the windows.

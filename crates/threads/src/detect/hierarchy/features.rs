@@ -1,16 +1,17 @@
 //! What a window is like, in a few numbers for each channel but `other`: how much, how steady, how high and low, how
-//! rough.
+//! rough; and what share of the time at work was spent in the kernel, or waiting.
 
 use crate::detect::channel::N_RATES;
 
 /// Steps over which a high or a low has to last.
 const SHORT: usize = 5;
-pub const N_FEATURES: usize = 5;
+/// What is added to times before they are divided, so that the share of nothing in nothing is no noise.
+const LEAST: f32 = 0.005;
 
 /// Square roots, so that a little more where there was nothing counts as much as a lot more where there was a lot.
 pub fn features(window: &[f32], n_channels: usize) -> Vec<f32> {
     let n_steps = window.len() / n_channels;
-    let mut found = Vec::with_capacity(N_FEATURES * (n_channels - 1));
+    let mut found = Vec::new();
     for channel in (0..n_channels).filter(|channel| *channel != N_RATES - 1) {
         let at = |step: usize| window[step * n_channels + channel];
         let mean = (0..n_steps).map(at).sum::<f32>() / n_steps as f32;
@@ -35,6 +36,10 @@ pub fn features(window: &[f32], n_channels: usize) -> Vec<f32> {
             (change / (n_steps - 1).max(1) as f32).sqrt(),
         ]);
     }
+    let [user, system, iowait] = [0, 1, 2].map(|channel| {
+        (0..n_steps).map(|step| window[step * n_channels + channel]).sum::<f32>() / n_steps as f32 + LEAST
+    });
+    found.extend([(system / (user + system)).sqrt(), (iowait / (user + system + iowait)).sqrt()]);
     found
 }
 

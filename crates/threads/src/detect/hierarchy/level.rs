@@ -4,7 +4,7 @@
 //! All estimates are medians, so that a few windows that should not have been in the training data change little.
 
 use learn::artifact::Tensor;
-use learn::moments::{median, median_deviation};
+use learn::moments::{NORMAL_WIDTH, median, median_deviation};
 
 /// A median of many normal numbers varies by this much more than their mean.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
@@ -43,9 +43,12 @@ pub struct Level {
 }
 
 impl Level {
-    /// From groups of deviations of normal windows.
-    pub fn fit(groups: &[Vec<Vec<f64>>], size: usize, pool: Pool) -> Self {
-        let middles: Vec<Vec<f64>> = groups.iter().map(|group| pool.middle(group)).collect();
+    /// From groups of deviations of normal windows, and of others that were held out: how far middles are from each
+    /// other one hour says nothing of the next.
+    pub fn fit(groups: &[Vec<Vec<f64>>], held_out: &[Vec<Vec<f64>>], size: usize, pool: Pool) -> Self {
+        let middle = |group: &Vec<Vec<f64>>| pool.middle(group);
+        let middles: Vec<Vec<f64>> = groups.iter().map(middle).collect();
+        let later: Vec<Vec<f64>> = held_out.iter().map(middle).collect();
         let (mut centre, mut shared, mut single) = (Vec::new(), Vec::new(), Vec::new());
         for axis in 0..size {
             let mut own = Vec::new();
@@ -56,11 +59,12 @@ impl Level {
             }
             // Where no group has two members, nothing is known of what members have of their own.
             let of_single = if own.is_empty() { 1.0 } else { median_deviation(own).powi(2).max(1e-2) };
-            let along: Vec<f64> = middles.iter().map(|middle| middle[axis]).collect();
-            let share = groups.iter().map(|group| pool.excess(group.len()) / group.len() as f64).sum::<f64>();
-            let by_chance = of_single * share / groups.len().max(1) as f64;
-            centre.push(median(along.clone()));
-            shared.push((median_deviation(along).powi(2) - by_chance).max(1e-2));
+            let of_centre = median(middles.iter().map(|middle| middle[axis]).collect());
+            let off = later.iter().map(|middle| (middle[axis] - of_centre).abs()).collect();
+            let share = held_out.iter().map(|group| pool.excess(group.len()) / group.len() as f64).sum::<f64>();
+            let by_chance = of_single * share / held_out.len().max(1) as f64;
+            centre.push(of_centre);
+            shared.push(((NORMAL_WIDTH * median(off)).powi(2) - by_chance).max(1e-2));
             single.push(of_single);
         }
         Self { pool, centre, shared, single }
@@ -124,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_small_in_each_is_large_in_the_middle_of_many() {
-        let level = Level::fit(&groups(400, 30, 0.1), 4, Pool::Median);
+        let level = Level::fit(&groups(400, 30, 0.1), &groups(100, 30, 0.1), 4, Pool::Median);
         let usual: f64 = groups(100, 30, 0.1).iter().map(|group| level.distance(group)).sum::<f64>() / 100.0;
         assert!((0.6..1.6).contains(&usual), "{usual}");
         let mut shifted = groups(1, 30, 0.1).remove(0);

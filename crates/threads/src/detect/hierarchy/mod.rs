@@ -24,6 +24,8 @@ use super::autoencoder::Autoencoder;
 use super::{Detector, Finding, Moment, Sample};
 
 const N_GROUPS: usize = 24;
+/// Jobs that have to be there for something to be said of all of them.
+const LEAST_JOBS: usize = 5;
 /// Levels, from the window itself to the cluster.
 const N_LEVELS: usize = 5;
 pub const LEVELS: [&str; N_LEVELS] = ["thread", "peers", "job", "node", "cluster"];
@@ -44,23 +46,24 @@ impl Hierarchy {
         let rows: Vec<f32> = of_train.iter().flatten().flatten().copied().collect();
         let size = of_train.iter().flatten().next().map_or(1, Vec::len);
         let mixture = Mixture::fit(&Matrix::new(rows, size), N_GROUPS, seed);
-        let mut groups: [Vec<Vec<Vec<f64>>>; 3] = Default::default();
-        for (moment, described) in train.moments.iter().zip(&of_train) {
-            let pooled = Pooled::new(moment, deviations_of(&mixture, described));
-            let pooled = [pooled.by_job(), pooled.by_node(), vec![pooled.jobs.clone()]];
-            groups.iter_mut().zip(pooled).for_each(|(all, of_moment)| all.extend(of_moment));
-        }
-        let [of_jobs, of_nodes, of_cluster] = groups;
+        let pooled = |sample: &Sample, described: &[Vec<Vec<f32>>]| -> Vec<Pooled> {
+            let pairs = sample.moments.iter().zip(described);
+            pairs.map(|(moment, described)| Pooled::new(moment, deviations_of(&mixture, described))).collect()
+        };
+        let (of_train, of_validation) = (pooled(train, &of_train), pooled(validation, &of_validation));
+        let level = |groups: &dyn Fn(&Pooled) -> Vec<Vec<Vec<f64>>>, pool| {
+            let all = |pooled: &[Pooled]| -> Vec<Vec<Vec<f64>>> { pooled.iter().flat_map(groups).collect() };
+            Level::fit(&all(&of_train), &all(&of_validation), size, pool)
+        };
         let levels = Levels {
-            job: Level::fit(&of_jobs, size, Pool::Mean),
-            node: Level::fit(&of_nodes, size, Pool::Median),
-            cluster: Level::fit(&of_cluster, size, Pool::Median),
+            job: level(&Pooled::by_job, Pool::Mean),
+            node: level(&Pooled::by_node, Pool::Median),
+            cluster: level(&|pooled: &Pooled| vec![pooled.jobs.clone()], Pool::Median),
         };
         // How surprising a distance is depends on jobs that the mixture has not seen.
         let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
-        for (moment, described) in validation.moments.iter().zip(&of_validation) {
-            let pooled = Pooled::new(moment, deviations_of(&mixture, described));
-            for window in levels.distances(&pooled) {
+        for pooled in &of_validation {
+            for window in levels.distances(pooled) {
                 distances.iter_mut().zip(window).for_each(|(all, distance)| all.push(distance));
             }
         }
@@ -197,8 +200,8 @@ impl Levels {
         distances
     }
 
-    /// With fewer than three jobs there is no saying whether it is one of them or all.
+    /// With a few jobs there is no saying whether it is one of them or all.
     fn distance_of_many(&self, level: &Level, jobs: &[Vec<f64>]) -> f64 {
-        if jobs.len() < 3 { 0.0 } else { level.distance(jobs) }
+        if jobs.len() < LEAST_JOBS { 0.0 } else { level.distance(jobs) }
     }
 }
