@@ -40,6 +40,39 @@ pub fn pr_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     Some(area)
 }
 
+/// Points that a curve is drawn with at most.
+const MOST_POINTS: usize = 200;
+
+/// False alarms, recall and precision as the threshold falls, at as many places as a drawing needs.
+pub fn curve(scores: &[f64], is_positive: &[bool]) -> Vec<CurvePoint> {
+    let n_positive = is_positive.iter().filter(|is_positive| **is_positive).count() as f64;
+    let n_negative = is_positive.len() as f64 - n_positive;
+    let mut order: Vec<usize> = (0..scores.len()).collect();
+    order.sort_by(|a, b| scores[*b].total_cmp(&scores[*a]));
+    let (mut hits, mut false_alarms) = (0.0, 0.0);
+    let mut points = Vec::new();
+    for tied in order.chunk_by(|a, b| scores[*a] == scores[*b]) {
+        let more = tied.iter().filter(|index| is_positive[**index]).count() as f64;
+        hits += more;
+        false_alarms += tied.len() as f64 - more;
+        points.push(CurvePoint {
+            false_alarms: false_alarms / n_negative.max(1.0),
+            recall: hits / n_positive.max(1.0),
+            precision: hits / (hits + false_alarms),
+        });
+    }
+    let step = points.len().div_ceil(MOST_POINTS).max(1);
+    let last = points.len().saturating_sub(1);
+    points.into_iter().enumerate().filter(|(at, _)| at % step == 0 || *at == last).map(|(_, point)| point).collect()
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CurvePoint {
+    pub false_alarms: f64,
+    pub recall: f64,
+    pub precision: f64,
+}
+
 /// What a threshold makes of scores.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct AtThreshold {
@@ -166,6 +199,9 @@ mod tests {
         let is_positive = [true, false, true, false, false];
         let scores = [0.9, 0.8, 0.7, 0.2, 0.1];
         assert!((pr_auc(&scores, &is_positive).unwrap() - (0.5 + 0.5 * 2.0 / 3.0)).abs() < 1e-12);
+        let curve = curve(&scores, &is_positive);
+        assert_eq!(curve[1], CurvePoint { false_alarms: 1.0 / 3.0, recall: 0.5, precision: 0.5 });
+        assert_eq!(curve[4], CurvePoint { false_alarms: 1.0, recall: 1.0, precision: 0.4 });
         let found = at_threshold(&scores, &is_positive, 0.75);
         assert_eq!((found.precision, found.recall, found.f1), (0.5, 0.5, 0.5));
         assert!((found.false_alarms - 1.0 / 3.0).abs() < 1e-12);

@@ -41,9 +41,10 @@ impl ReportFolder {
         Ok(svg)
     }
 
-    /// Writes `name.json` and then `name.html`; returns the path of the page.
+    /// Writes `name.json`, `name.md` and then `name.html`; returns the path of the page.
     pub fn page(&self, name: &str, page: &Page, numbers: &impl Serialize) -> Result<PathBuf, ReportError> {
         self.write(&format!("{name}.json"), serde_json::to_string_pretty(numbers)?.as_bytes())?;
+        self.write(&format!("{name}.md"), page.markdown().as_bytes())?;
         self.write(&format!("{name}.html"), page.html().as_bytes())
     }
 

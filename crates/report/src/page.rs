@@ -62,6 +62,32 @@ impl Page {
         self.blocks.push(Block::Table { header, rows });
     }
 
+    /// The page without its pictures, as Markdown.
+    pub fn markdown(&self) -> String {
+        let mut text = format!("# {}\n", self.title);
+        for block in &self.blocks {
+            let _ = match block {
+                Block::Heading(heading) => writeln!(text, "\n## {heading}"),
+                Block::Text(line) => writeln!(text, "\n{line}"),
+                Block::Lead(line) => writeln!(text, "\n**{line}**"),
+                Block::Figure { .. } => Ok(()),
+                Block::Table { header, rows } => {
+                    let row = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+                    let names: Vec<String> =
+                        header.iter().map(|name| name.trim_start_matches('>').to_owned()).collect();
+                    let sides: Vec<String> = header
+                        .iter()
+                        .map(|name| if name.starts_with('>') { "---:".to_owned() } else { "---".to_owned() })
+                        .collect();
+                    let body: String = rows.iter().map(|cells| row(cells)).collect();
+                    write!(text, "\n{}{}{body}", row(&names), row(&sides))
+                }
+            };
+        }
+        let _ = writeln!(text, "\n{}", self.origin);
+        text
+    }
+
     pub fn html(&self) -> String {
         let title = escaped(&self.title);
         let mut html = format!(

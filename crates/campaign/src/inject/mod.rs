@@ -2,11 +2,12 @@
 //! truth kept. Strengths go from hardly there to blatant.
 
 mod copy;
+mod suite;
 
 pub use copy::{CopySettings, copy};
+pub use suite::{cases, contaminate};
 
 use std::fmt;
-use std::ops::Range;
 use std::str::FromStr;
 
 use rand::seq::IndexedRandom;
@@ -92,10 +93,6 @@ impl FromStr for Trouble {
         })
     }
 }
-
-/// Strengths from hardly there to blatant; those in the middle are what a detector is judged by.
-pub const STRENGTHS: [f32; 5] = [0.05, 0.1, 0.2, 0.3, 0.6];
-pub const MIDDLE: Range<usize> = 1..4;
 
 /// Puts trouble into the steps of a job's threads, each a row of channels of which the first four are rates.
 /// Returns in which of them it shows: those that had something to be moved.
@@ -185,6 +182,7 @@ pub fn into_moment(moment: &mut Moment, trouble: Trouble, strength: f32, seed: u
 
 #[cfg(test)]
 mod tests {
+    use super::suite::STRENGTHS;
     use super::*;
 
     fn job(n_threads: usize, rates: [f32; 4]) -> Vec<Vec<f32>> {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use threads::detect::Model;
-use workload::Set;
+use workload::{JobId, NodeName, Set};
 
 #[derive(Debug, Subcommand)]
 pub enum ThreadsCommand {
@@ -14,6 +14,8 @@ pub enum ThreadsCommand {
     Score(ScoreArgs),
     /// The embeddings of the windows of an archive
     Embed(EmbedArgs),
+    /// Why the strangest windows are strange: channels, seconds, and which known kind they are like
+    Explain(ExplainArgs),
     /// Compare detectors on the test set of an archive, and on trouble put into it
     Evaluate(EvaluateArgs),
 }
@@ -79,7 +81,7 @@ pub struct TrainArgs {
 }
 
 /// A model, and what it is to look at.
-#[derive(Debug, ClapArgs)]
+#[derive(Debug, Clone, ClapArgs)]
 pub struct Look {
     /// The folder of a model that was trained
     #[arg(long, value_name = "FOLDER")]
@@ -159,10 +161,38 @@ pub struct EvaluateArgs {
     /// The folder to write the report to: HTML, SVG, PNG, JSON, Markdown
     #[arg(long, value_name = "FOLDER")]
     pub out: Option<PathBuf>,
+    /// The share of training windows to put trouble into first, unlabelled, as an administrator's archive may have it
+    #[arg(long, value_name = "SHARE", default_value = "0")]
+    pub contaminate: f64,
     /// The seed of the first of each ensemble; the others follow [default: train.seed of the settings]
     #[arg(long)]
     pub seed: Option<u64>,
     /// Print the numbers as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Kinds are known from labelled jobs: those of the archive itself without the job in question, or of \
+    --known.\n\n\
+    Examples:\n  tracewise threads explain --model model --data traces --set test --top 3\n  \
+    tracewise threads explain --model model --data traces --job 4711 --known labelled")]
+pub struct ExplainArgs {
+    #[command(flatten)]
+    pub look: Look,
+    /// Only windows of this job
+    #[arg(long, value_name = "ID")]
+    pub job: Option<JobId>,
+    /// Only windows of this node
+    #[arg(long, value_name = "NAME")]
+    pub node: Option<NodeName>,
+    /// How many threads to explain, the strangest window of each
+    #[arg(long, default_value = "5")]
+    pub top: usize,
+    /// An archive with labelled jobs to compare with [default: the archive itself]
+    #[arg(long, value_name = "ARCHIVE")]
+    pub known: Option<String>,
+    /// Print as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::bail;
-use campaign::inject::{MIDDLE, STRENGTHS, Trouble, into_moment};
+use campaign::inject::{cases, contaminate};
 use campaign::Kind;
 use threads::detect::evaluate::report::{Member, Report, write};
-use threads::detect::evaluate::{Case, Test, evaluate, floor};
+use threads::detect::evaluate::{Test, evaluate, floor};
 use threads::detect::{Data, Model, Trained};
 use workload::Set;
 
@@ -18,6 +18,9 @@ use crate::output::{complain, say, say_json, say_table};
 use crate::progress::Progress;
 
 pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    if !(0.0..=0.5).contains(&args.contaminate) {
+        bail!("--contaminate lies between zero and one half");
+    }
     if args.ensemble == 0 {
         bail!("--ensemble is at least one");
     }
@@ -26,11 +29,15 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let seed = args.seed.unwrap_or(detector.train.seed);
     let progress = Progress::new(format!("reading {}", archive.address()));
     let tell = |_: Set, done, total| progress.update(done, total);
-    let data = Data::read(&archive, detector, seed, tell)?;
+    let mut data = Data::read(&archive, detector, seed, tell)?;
     let sample = Data::read_set(&archive, Set::Test, detector, seed, tell)?;
     drop(progress);
+    if args.contaminate > 0.0 {
+        let n_bad = contaminate(&mut data.train, args.contaminate, seed);
+        complain(&format!("trouble was put into {n_bad} of {} training windows", data.train.n_windows()));
+    }
     let mut test = Test { sample: &sample, kinds: &data.kinds, is_anomalous, is_separate, cases: &[] };
-    let cases = inject(&test, seed);
+    let cases = cases(&test.normal_moments(), seed);
     test.cases = &cases;
     let Some(floor) = floor(&data.train, &test, seed) else { bail!("{}: there is nothing to judge by", archive.address()) };
     let mut models: Vec<Model> = args.models.iter().map(|model| Model::from(*model)).collect();
@@ -78,18 +85,4 @@ fn is_anomalous(kind: &str) -> bool {
 /// The kinds that the seed tells apart: normal ones, and Bad IO.
 fn is_separate(kind: &str) -> bool {
     !is_anomalous(kind) || kind == Kind::BadIo.to_string()
-}
-
-/// Every kind of trouble at every strength, in the normal windows of the test.
-fn inject(test: &Test<'_>, seed: u64) -> Vec<Case> {
-    let normal = test.normal_moments();
-    let mut cases = Vec::new();
-    for trouble in Trouble::ALL {
-        for (index, strength) in STRENGTHS.into_iter().enumerate() {
-            let mut moments = normal.clone();
-            let is_in = moments.iter_mut().map(|moment| into_moment(moment, trouble, strength, seed)).collect();
-            cases.push(Case { trouble: trouble.name().into(), strength, is_subtle: MIDDLE.contains(&index), moments, is_in });
-        }
-    }
-    cases
 }

@@ -2,6 +2,7 @@
 
 mod embed;
 mod evaluate;
+mod explain;
 mod score;
 mod train;
 
@@ -23,6 +24,7 @@ pub fn run(command: ThreadsCommand, file: Option<&Path>) -> anyhow::Result<ExitC
         ThreadsCommand::Train(args) => train::run(&args, &config),
         ThreadsCommand::Score(args) => score::run(&args, &config),
         ThreadsCommand::Embed(args) => embed::run(&args, &config),
+        ThreadsCommand::Explain(args) => explain::run(&args, &config),
         ThreadsCommand::Evaluate(args) => evaluate::run(&args, &config),
     }
 }
@@ -37,6 +39,11 @@ impl Look {
         let archive = open(self.data.as_deref(), config)?;
         trained.check_period(&archive)?;
         Ok((trained, archive))
+    }
+
+    /// The same look at all jobs.
+    fn all(&self) -> Self {
+        Self { set: None, ..self.clone() }
     }
 
     /// Visits the windows that were asked for; says so if there are none.

@@ -1,6 +1,7 @@
 //! How good detectors are, on windows that none of them has seen: errors by kind of job, detection, separation, false
 //! alarms; beside random scores and the mean window.
 
+mod figures;
 pub mod report;
 
 use std::collections::BTreeMap;
@@ -62,6 +63,10 @@ pub struct Evaluation {
 }
 
 impl Evaluation {
+    fn kind(&self, name: &str) -> Option<&KindResult> {
+        self.kinds.iter().find(|kind| kind.kind == name)
+    }
+
     /// The mean error of anomalous windows, each kind counting as much.
     pub fn anomalous_error(&self) -> Option<f64> {
         let errors: Vec<f64> = self.kinds.iter().filter(|kind| kind.is_anomalous).map(|kind| kind.error).collect();
@@ -121,6 +126,22 @@ pub const UNKNOWN_KIND: &str = "unlabelled";
 impl Test<'_> {
     fn kind_of(&self, job: &JobId) -> &str {
         self.kinds.get(job).map_or(UNKNOWN_KIND, String::as_str)
+    }
+
+    fn has_anomalies(&self) -> bool {
+        self.kinds.values().any(|kind| (self.is_anomalous)(kind))
+    }
+
+    /// What a detector gives each window, and whether it is anomalous.
+    fn scores(&self, trained: &Trained) -> (Vec<f64>, Vec<bool>) {
+        let mut scored = (Vec::new(), Vec::new());
+        for moment in &self.sample.moments {
+            for (thread, finding) in moment.threads.iter().zip(trained.examine(moment)) {
+                scored.0.push(finding.score);
+                scored.1.push((self.is_anomalous)(self.kind_of(&thread.job)));
+            }
+        }
+        scored
     }
 
     /// The normal windows of the test's moments.

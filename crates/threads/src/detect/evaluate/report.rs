@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use learn::moments::{deviation, mean};
-use report::ReportError;
+use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Evaluation, Floor, Test};
+use super::figures::{Curve, Plane, curve_chart, distance_chart, error_chart, look, plane_chart, window_chart};
+use super::{Evaluation, Floor, KindResult, Test, UNKNOWN_KIND};
 use crate::detect::{Data, Model, Trained};
 
 /// One detector of an ensemble.
@@ -115,14 +116,233 @@ impl Report {
     }
 }
 
+/// What the seed reports of its own campaigns: error of normal and of Bad IO windows, silhouette.
+const SEED: [(Model, [f64; 3]); 3] = [
+    (Model::Ae, [0.0064, 0.354, 0.750]),
+    (Model::NodeGnn, [0.0122, 0.364, 0.685]),
+    (Model::JobGnn, [0.0069, 0.373, 0.669]),
+];
+/// The trouble that the seed measures by.
+const SEED_TROUBLE: &str = "bad-io";
+
+/// Writes `detectors.html`, `.json`, `.md` and the charts; returns the path of the page.
 pub fn write(
     report: &Report,
-    _data: &Data,
-    _test: &Test<'_>,
+    data: &Data,
+    test: &Test<'_>,
     folder: &Path,
     origin: &str,
 ) -> Result<PathBuf, ReportError> {
-    let folder = report::ReportFolder::create(folder)?;
-    let page = report::Page::new("Detectors compared", origin);
+    let folder = ReportFolder::create(folder)?;
+    let mut page = Page::new("Detectors compared", origin);
+    page.lead(report.in_words() + ".");
+    let (header, rows) = report.table();
+    page.table(&header, rows);
+    page.text(
+        "Errors are means of squared differences over all channels and steps of a window; means and standard deviations \
+         over ensembles. AUC anomalous: labelled anomalies against normal windows. AUC subtle: windows with trouble of \
+         the middle strengths put into them against the same windows without. False alarms: normal test windows above \
+         the threshold that validation set.",
+    );
+    report.add_seed_table(&mut page);
+    report.add_kinds(&mut page);
+    report.add_cases(&mut page, &folder)?;
+    report.add_figures(&mut page, &folder, data, test)?;
     folder.page("detectors", &page, &report.numbers())
+}
+
+impl Report {
+    fn names(&self) -> Vec<&'static str> {
+        self.ensembles.keys().map(|model| model.name()).collect()
+    }
+
+    fn shown(members: &[Member], number: impl Fn(&Evaluation) -> Option<f64>) -> String {
+        Self::spread(members, number).map_or("–".to_owned(), |spread| spread.to_string())
+    }
+
+    /// The seed's table 2, with its figures beside ours.
+    fn add_seed_table(&self, page: &mut Page) {
+        let error = |one: &Evaluation| one.kind(SEED_TROUBLE).map(|kind| kind.error);
+        if !self.ensembles.values().flatten().any(|member| error(&member.evaluation).is_some()) {
+            return;
+        }
+        page.heading("The seed's table");
+        let rows = self.ensembles.iter().map(|(model, members)| {
+            let of_seed = SEED.iter().find(|(known, _)| known == model).map(|(_, figures)| figures);
+            let beside = |at: usize| of_seed.map_or("–".to_owned(), |figures| figures[at].to_string());
+            vec![
+                model.name().to_owned(),
+                Self::shown(members, |one| Some(one.normal_error)),
+                beside(0),
+                Self::shown(members, error),
+                beside(1),
+                Self::shown(members, |one| Some(error(one)? / one.normal_error)),
+                of_seed.map_or("–".to_owned(), |figures| format!("{:.0}", figures[1] / figures[0])),
+                Self::shown(members, |one| one.silhouette),
+                beside(2),
+            ]
+        });
+        page.table(
+            &[
+                "detector",
+                ">error normal",
+                ">seed's",
+                ">error Bad IO",
+                ">seed's",
+                ">Bad IO / normal",
+                ">seed's",
+                ">silhouette",
+                ">seed's",
+            ],
+            rows.collect(),
+        );
+        page.text("The seed's jobs ran on other machines: its figures are beside ours for orientation.");
+    }
+
+    /// Errors and detection, kind by kind.
+    fn add_kinds(&self, page: &mut Page) {
+        let Some(first) = self.ensembles.values().flatten().next() else { return };
+        let header: Vec<String> =
+            ["kind".to_owned(), ">windows".to_owned()].into_iter().chain(self.names().iter().map(|n| format!(">{n}"))).collect();
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let table = |page: &mut Page, number: &dyn Fn(&KindResult) -> Option<f64>| {
+            let mut rows = Vec::new();
+            for kind in &first.evaluation.kinds {
+                if number(kind).is_some() {
+                    let mut row = vec![kind.kind.clone(), kind.n_windows.to_string()];
+                    row.extend(self.ensembles.values().map(|members| {
+                        Self::shown(members, |one| one.kind(&kind.kind).and_then(number))
+                    }));
+                    rows.push(row);
+                }
+            }
+            page.table(&header, rows);
+        };
+        page.heading("Errors by kind of job");
+        table(page, &|kind| Some(kind.error));
+        if first.evaluation.all.is_some() {
+            page.heading("Labelled anomalies against normal windows");
+            page.text("ROC-AUC:");
+            table(page, &|kind| kind.detection.map(|detection| detection.roc_auc));
+            page.text("PR-AUC:");
+            table(page, &|kind| kind.detection.map(|detection| detection.pr_auc));
+            page.text("VUS-PR:");
+            table(page, &|kind| kind.detection.and_then(|detection| detection.vus_pr));
+            page.text("F1 at the threshold that validation set:");
+            table(page, &|kind| kind.detection.map(|detection| detection.f1));
+        }
+    }
+
+    /// Trouble put into normal windows, by strength.
+    fn add_cases(&self, page: &mut Page, folder: &ReportFolder) -> Result<(), ReportError> {
+        let Some(first) = self.ensembles.values().flatten().next() else { return Ok(()) };
+        let cases = &first.evaluation.cases;
+        if cases.is_empty() {
+            return Ok(());
+        }
+        page.heading("Trouble of known strength");
+        page.text("ROC-AUC of windows with trouble in them against the same windows without it.");
+        let header: Vec<String> = ["trouble", ">strength", ">windows"]
+            .into_iter()
+            .map(str::to_owned)
+            .chain(self.names().iter().map(|name| format!(">{name}")))
+            .collect();
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let auc = |one: &Evaluation, trouble: &str, strength: f32| {
+            let found = one.cases.iter().find(|case| case.trouble == trouble && case.strength == strength);
+            found.map(|case| case.roc_auc)
+        };
+        let rows = cases.iter().map(|case| {
+            let mut row = vec![case.trouble.clone(), format!("{:.2}", case.strength), case.n_windows.to_string()];
+            let of = |members: &Vec<Member>| Self::shown(members, |one| auc(one, &case.trouble, case.strength));
+            row.extend(self.ensembles.values().map(of));
+            row
+        });
+        page.table(&header, rows.collect());
+        let mut strengths: Vec<f32> = cases.iter().map(|case| case.strength).collect();
+        strengths.sort_by(f32::total_cmp);
+        strengths.dedup();
+        let ticks = strengths.iter().map(|strength| f64::from(*strength));
+        let mut chart = Chart::new(
+            "How strong trouble has to be to be seen",
+            Axis::log("strength").with_ticks(ticks),
+            Axis::linear("ROC-AUC, mean over kinds of trouble").including([0.5, 1.0]),
+        );
+        for (model, members) in &self.ensembles {
+            let at = |strength: &f32| {
+                let mean_of = |one: &Evaluation| {
+                    let of: Vec<f64> =
+                        one.cases.iter().filter(|case| case.strength == *strength).map(|case| case.roc_auc).collect();
+                    (!of.is_empty()).then(|| mean(&of))
+                };
+                Some((f64::from(*strength), Self::spread(members, mean_of)?.mean))
+            };
+            let points = strengths.iter().filter_map(at).collect();
+            chart = chart.with(Series::new(model.name(), Mark::LineAndDots, points));
+        }
+        page.figure(folder.chart("strength", &chart)?, "0.5 is chance.");
+        Ok(())
+    }
+
+    fn add_figures(
+        &self,
+        page: &mut Page,
+        folder: &ReportFolder,
+        data: &Data,
+        test: &Test<'_>,
+    ) -> Result<(), ReportError> {
+        if test.has_anomalies() {
+            let scored: Vec<(&str, Vec<f64>, Vec<bool>)> = self
+                .ensembles
+                .iter()
+                .filter_map(|(model, members)| {
+                    let (scores, truth) = test.scores(&members.first()?.trained);
+                    Some((model.name(), scores, truth))
+                })
+                .collect();
+            page.heading("Curves");
+            page.text("The first member of each ensemble, all labelled anomalies.");
+            page.figure(folder.chart("roc", &curve_chart(Curve::Roc, &scored))?, "Up and to the left is better.");
+            let chart = curve_chart(Curve::PrecisionRecall, &scored);
+            page.figure(folder.chart("precision-recall", &chart)?, "Up and to the right is better.");
+        }
+        for (model, members) in &self.ensembles {
+            let Some(member) = members.first().filter(|_| matches!(model, Model::Ae | Model::NodeGnn | Model::JobGnn)) else {
+                continue;
+            };
+            let name = model.name();
+            let (train, seen) = (look(&member.trained, &data.train, test), look(&member.trained, test.sample, test));
+            let n_channels = data.train.moments.first().map_or(4, |moment| moment.n_channels);
+            page.heading(format!("What {name} sees"));
+            for kind in ["np", SEED_TROUBLE, UNKNOWN_KIND, "spark"] {
+                if let Some(chart) = window_chart(&seen, kind, n_channels) {
+                    let svg = folder.chart(&format!("{name}-window-{kind}"), &chart)?;
+                    page.figure(svg, "The window of its kind whose error is in the middle.");
+                }
+            }
+            let svg = folder.chart(&format!("{name}-errors"), &error_chart(&seen))?;
+            page.figure(svg, "Test windows; each kind sums to one.");
+            let planes = [
+                ("components", Plane::Components, "principal components"),
+                ("neighbours", Plane::Neighbours, "UMAP"),
+            ];
+            for (file, plane, how) in planes {
+                let title = format!("Embeddings of {name} ({how})");
+                let chart = plane_chart(&title, plane, (&train, &seen), |one| one.finding.embedding.clone());
+                if let Some(chart) = chart {
+                    let svg = folder.chart(&format!("{name}-{file}"), &chart)?;
+                    page.figure(svg, "Fitted to the train set, applied to the test set; one dot a window.");
+                }
+            }
+            let title = "Windows as they are (principal components)";
+            if let Some(chart) = plane_chart(title, Plane::Components, (&train, &seen), |one| one.window.values.clone()) {
+                page.figure(folder.chart("original-components", &chart)?, "The original space, for comparison.");
+            }
+            if let Some(chart) = distance_chart(&seen, SEED_TROUBLE, test, n_channels) {
+                let svg = folder.chart(&format!("{name}-distance"), &chart)?;
+                page.figure(svg, "What lies near a known trouble and waits a lot deserves a look.");
+            }
+        }
+        Ok(())
+    }
 }
