@@ -71,6 +71,9 @@ pub fn explain(
 fn shortest_stretch(errors: &[f64]) -> std::ops::Range<usize> {
     let wanted = errors.iter().sum::<f64>() * MOST_OF_IT;
     let (mut best, mut first, mut sum) = (0..errors.len(), 0, 0.0);
+    if wanted <= 0.0 {
+        return best;
+    }
     for (last, error) in errors.iter().enumerate() {
         sum += error;
         while first <= last && sum - errors[first] >= wanted {

@@ -5,6 +5,8 @@
 pub mod autoencoder;
 pub mod channel;
 pub mod config;
+#[cfg(test)]
+mod contract;
 pub mod diagnosis;
 pub mod evaluate;
 pub mod explain;

@@ -5,6 +5,8 @@
 //! all threads of a node, or those of a job on a node, exchange one message.
 
 pub mod net;
+#[cfg(test)]
+mod parity;
 pub mod train;
 
 use std::ops::Range;

@@ -20,6 +20,8 @@ use crate::detect::channel::N_RATES;
 /// How much cross entropy is added to the squared error. The rare kinds of windows are learnt by it: a softmax that is
 /// sure of the wrong mode leaves squared errors no slope.
 const ENTROPY_WEIGHT: f32 = 0.1;
+/// Windows that each epoch is judged by.
+const MOST_VALIDATED: f64 = 2_000.0;
 
 /// Graphs of a sample; a batch is some of them.
 struct Graphs<'a> {
@@ -62,42 +64,41 @@ struct Restoring<'a> {
     divergence_weight: f32,
 }
 
-impl Restoring<'_> {
-    /// How far windows are from what is restored of them, times `scale`. With a generator it is what training makes
-    /// small, with noise in the embedding; without, the reconstruction error alone.
-    fn error(
-        &self,
-        tape: &mut Tape<'_>,
-        (windows, graphs): (&[f32], &[Range<usize>]),
-        scale: f32,
-        rng: Option<Xoshiro256PlusPlus>,
-    ) -> Var {
-        let is_training = rng.is_some();
-        let encoded = self.net.encode(tape, self.net.input(windows));
-        let z = match (encoded.log_variance, rng) {
-            (Some(_), Some(mut rng)) => {
-                let count = tape.value(encoded.latent).data.len();
-                let noise = (0..count).map(|_| rng.sample(StandardNormal)).collect();
-                self.net.draw(tape, &encoded, noise)
-            }
-            _ => encoded.latent,
-        };
-        let z = self.net.exchange(tape, z, graphs);
-        let out = self.net.decode(tape, z);
-        let target = self.net.target(windows);
-        let unlikely = is_training.then(|| cross_entropy(tape, out, &target, N_RATES, ENTROPY_WEIGHT * scale));
-        let mut error = squared_error(tape, out, target, scale);
-        if let Some(unlikely) = unlikely {
-            error = add(tape, error, unlikely);
+/// How far windows are from what is restored of them, times `scale`: all that is looked at when nothing is learnt.
+fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>], scale: f32) -> Var {
+    let encoded = net.encode(tape, net.input(windows));
+    let z = net.exchange(tape, encoded.latent, graphs);
+    let out = net.decode(tape, z);
+    squared_error(tape, out, net.target(windows), scale)
+}
+
+/// What training makes small: the error, a little cross entropy, and for a variational network how far its embeddings,
+/// which are drawn with `noise`, are from a normal distribution.
+pub(super) fn loss(
+    net: &Net,
+    tape: &mut Tape<'_>,
+    (windows, graphs): (&[f32], &[Range<usize>]),
+    (scale, divergence_weight): (f32, f32),
+    noise: impl FnOnce(usize) -> Vec<f32>,
+) -> Var {
+    let encoded = net.encode(tape, net.input(windows));
+    let z = match encoded.log_variance {
+        Some(_) => net.draw(tape, &encoded, noise(tape.value(encoded.latent).data.len())),
+        None => encoded.latent,
+    };
+    let z = net.exchange(tape, z, graphs);
+    let out = net.decode(tape, z);
+    let target = net.target(windows);
+    let unlikely = cross_entropy(tape, out, &target, N_RATES, ENTROPY_WEIGHT * scale);
+    let error = squared_error(tape, out, target, scale);
+    let loss = add(tape, error, unlikely);
+    match encoded.log_variance {
+        Some(log_variance) => {
+            let weight = scale * net.size() as f32 * divergence_weight;
+            let far = divergence(tape, encoded.latent, log_variance, weight);
+            add(tape, loss, far)
         }
-        match encoded.log_variance {
-            Some(log_variance) if is_training => {
-                let weight = scale * self.net.size() as f32 * self.divergence_weight;
-                let far = divergence(tape, encoded.latent, log_variance, weight);
-                add(tape, error, far)
-            }
-            _ => error,
-        }
+        None => loss,
     }
 }
 
@@ -109,23 +110,31 @@ impl Objective for Restoring<'_> {
     fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var {
         let (windows, graphs) = self.train.gather(items);
         let n_values = n_in_batch as f64 * self.train.mean_size() * self.net.size() as f64;
-        let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        self.error(tape, (&windows, &graphs), (1.0 / n_values) as f32, Some(rng))
+        let noise = |count: usize| {
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+            (0..count).map(|_| rng.sample(StandardNormal)).collect()
+        };
+        let weights = ((1.0 / n_values) as f32, self.divergence_weight);
+        loss(self.net, tape, (&windows, &graphs), weights, noise)
     }
 
     fn validation(&self, parameters: &Parameters) -> f64 {
-        let items: Vec<usize> = (0..self.validation.graphs.len()).collect();
+        // A part of the windows, evenly spread, says well enough when to stop.
+        let n_most = (MOST_VALIDATED / self.validation.mean_size()).ceil() as usize;
+        let every = self.validation.graphs.len().div_ceil(n_most.max(1)).max(1);
+        let items: Vec<usize> = (0..self.validation.graphs.len()).step_by(every).collect();
+        let n_windows: usize = items.iter().map(|item| self.validation.graphs[*item].1.len()).sum();
         let n_graphs = (64.0 / self.validation.mean_size()).ceil().max(1.0) as usize;
         let errors: Vec<f64> = items
             .par_chunks(n_graphs)
             .map(|items| {
                 let (windows, graphs) = self.validation.gather(items);
                 let mut tape = Tape::new(parameters);
-                let error = self.error(&mut tape, (&windows, &graphs), 1.0 / self.net.size() as f32, None);
+                let error = error(self.net, &mut tape, &windows, &graphs, 1.0 / self.net.size() as f32);
                 f64::from(tape.scalar(error))
             })
             .collect();
-        errors.iter().sum::<f64>() / self.validation.sample.n_windows().max(1) as f64
+        errors.iter().sum::<f64>() / n_windows.max(1) as f64
     }
 }
 

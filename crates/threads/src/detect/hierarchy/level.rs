@@ -132,7 +132,7 @@ mod tests {
         let usual: f64 = groups(100, 30, 0.1).iter().map(|group| level.distance(group)).sum::<f64>() / 100.0;
         assert!((0.6..1.6).contains(&usual), "{usual}");
         let mut shifted = groups(1, 30, 0.1).remove(0);
-        shifted.iter_mut().for_each(|deviation| deviation[0] += 1.0);
+        shifted.iter_mut().for_each(|deviation| deviation[0] += 2.0);
         assert!(level.distance(&shifted) > 4.0 * usual);
         let mut one_off = groups(1, 30, 0.1).remove(0);
         one_off[3].iter_mut().for_each(|value| *value += 100.0);
