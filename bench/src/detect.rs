@@ -1,44 +1,72 @@
-//! Measures the autoencoder: `bench-detect train BATCH SECONDS` and `bench-detect score BATCH SECONDS`, windows a
-//! second as one JSON line.
+//! Measures the autoencoder of `docs/results/detect.md`: `bench-detect WHAT SECONDS`, one JSON line.
+//!
+//! WHAT is `train-ae`, `train-gnn` (graphs of 32 threads), `score-B` for a batch of B windows, or `sgemm`.
 
 #![allow(clippy::print_stdout, reason = "the result is what it prints")]
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 use learn::nn::adam::Adam;
-use learn::nn::ops::loss::squared_error;
+use learn::nn::gemm::{Into, View, multiply};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use learn::nn::train::{Objective, gradients_of};
+use rayon::prelude::*;
 use serde_json::json;
-use threads::detect::net::{N_RATES, Net, NetConfig};
+use threads::detect::autoencoder::net::{Net, NetConfig, Shape};
+use threads::detect::autoencoder::train::loss;
+use threads::detect::autoencoder::{Autoencoder, Reach};
+use threads::detect::{Detector, Moment, ThreadWindow};
+use workload::{Cpu, JobId, NodeName, Timestamp};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-struct Windows<'a> {
-    net: &'a Net,
-    inputs: Vec<f32>,
-    targets: Vec<f32>,
+const N_STEPS: usize = 100;
+const N_CHANNELS: usize = 4;
+const BATCH: usize = 256;
+const N_GRAPHS: usize = 64;
+const GRAPH: usize = 32;
+const SGEMM: usize = 1_024;
+
+fn net(has_graph: bool) -> Net {
+    let shape = Shape { n_steps: N_STEPS, n_channels: N_CHANNELS, has_graph, is_variational: false };
+    Net::new(&NetConfig::default(), shape, 1)
+}
+
+fn windows(n_windows: usize) -> Vec<f32> {
+    (0..n_windows * N_STEPS)
+        .flat_map(|at| {
+            let parts = [3, 5, 7, 11].map(|step| ((at * step) as f32 * 0.618).fract() + 0.01);
+            let sum: f32 = parts.iter().sum();
+            parts.map(|part| part / sum)
+        })
+        .collect()
+}
+
+/// Graphs of as many windows each.
+struct Training {
+    net: Net,
+    windows: Vec<f32>,
+    graph: usize,
     n_items: usize,
 }
 
-impl Objective for Windows<'_> {
+impl Objective for Training {
     fn n_items(&self) -> usize {
         self.n_items
     }
 
     fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, _: u64) -> Var {
-        let n_steps = self.net.config.n_steps;
-        let pick = |values: &[f32], width: usize| -> Vec<f32> {
-            let size = n_steps * width;
-            items.iter().flat_map(|item| values[item * size..(item + 1) * size].iter().copied()).collect()
-        };
-        let encoded = self.net.encode(tape, self.net.input(&pick(&self.inputs, N_RATES - 1)));
-        let out = self.net.decode(tape, encoded.latent);
-        let scale = 1.0 / (n_in_batch * n_steps * N_RATES) as f32;
-        squared_error(tape, out, self.net.target(&pick(&self.targets, N_RATES)), scale)
+        let size = self.graph * self.net.size();
+        let chosen: Vec<f32> =
+            items.iter().flat_map(|item| self.windows[item * size..(item + 1) * size].iter().copied()).collect();
+        let graphs: Vec<Range<usize>> =
+            (0..items.len()).map(|item| item * self.graph..(item + 1) * self.graph).collect();
+        let scale = 1.0 / (n_in_batch * size) as f32;
+        loss(&self.net, tape, (&chosen, &graphs), (scale, 0.0), |_| Vec::new())
     }
 
     fn validation(&self, _: &Parameters) -> f64 {
@@ -46,51 +74,75 @@ impl Objective for Windows<'_> {
     }
 }
 
+/// Does work over and over: how much of it a second.
+fn rate(seconds: f64, mut work: impl FnMut() -> usize) -> f64 {
+    let warm = Instant::now();
+    while warm.elapsed() < Duration::from_millis(500) {
+        work();
+    }
+    let (begun, mut done) = (Instant::now(), 0);
+    while begun.elapsed().as_secs_f64() < seconds {
+        done += work();
+    }
+    done as f64 / begun.elapsed().as_secs_f64()
+}
+
+fn train(has_graph: bool, seconds: f64) -> f64 {
+    let (graph, n_items) = if has_graph { (GRAPH, N_GRAPHS) } else { (1, BATCH) };
+    let training = Training { net: net(has_graph), windows: windows(graph * n_items), graph, n_items };
+    let mut parameters = training.net.parameters.clone();
+    let mut adam = Adam::new(1e-3, parameters.values().len());
+    let items: Vec<usize> = (0..n_items).collect();
+    rate(seconds, || {
+        let (_, gradients) = gradients_of(&parameters, &training, &items, 0);
+        adam.step(&mut parameters, &gradients);
+        graph * n_items
+    })
+}
+
+fn score(batch: usize, seconds: f64) -> anyhow::Result<f64> {
+    let detector = Autoencoder { net: net(false), reach: Reach::Thread };
+    let (node, job) = (NodeName::new("n1")?, JobId::new("1")?);
+    let values = windows(batch);
+    let threads = values.chunks_exact(N_STEPS * N_CHANNELS).map(|values| ThreadWindow {
+        node: node.clone(),
+        cpu: Cpu(0),
+        job: job.clone(),
+        values: values.to_vec(),
+    });
+    let moment = Moment { start: Timestamp(0), n_channels: N_CHANNELS, threads: threads.collect() };
+    Ok(rate(seconds, || detector.examine(&moment).len()))
+}
+
+/// Floating-point operations a second of products of matrices, one on each thread.
+fn sgemm(seconds: f64) -> f64 {
+    let n_threads = rayon::current_num_threads();
+    let factors = vec![0.5f32; SGEMM * SGEMM];
+    let products = rate(seconds, || {
+        (0..n_threads).into_par_iter().for_each(|_| {
+            let mut out = vec![0.0; SGEMM * SGEMM];
+            let view = View::rows(&factors, SGEMM);
+            multiply([SGEMM; 3], &mut out, SGEMM, Into::Replace, view, view);
+            std::hint::black_box(out);
+        });
+        n_threads
+    });
+    products * 2.0 * (SGEMM as f64).powi(3)
+}
+
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [what, batch, seconds] = &arguments[..] else {
-        bail!("usage: bench-detect train|score BATCH SECONDS")
-    };
-    let (batch, seconds): (usize, f64) = (batch.parse()?, seconds.parse()?);
-    let net = Net::new(&NetConfig::default(), 1);
-    let targets: Vec<f32> = (0..batch * net.config.n_steps)
-        .flat_map(|at| {
-            let parts = [3, 5, 7, 11].map(|step| ((at * step) as f32 * 0.618).fract() + 0.01);
-            let sum: f32 = parts.iter().sum();
-            parts.map(|part| part / sum)
-        })
-        .collect();
-    let inputs = targets.chunks_exact(N_RATES).flat_map(|rates| rates[..N_RATES - 1].to_vec()).collect();
-    let windows = Windows { net: &net, inputs, targets, n_items: batch };
-    let mut parameters = net.parameters.clone();
-    let mut adam = Adam::new(1e-3, parameters.values().len());
-    let items: Vec<usize> = (0..batch).collect();
-    let mut n_windows = 0;
-    let mut begun = Instant::now();
-    let mut is_warm = false;
-    let loss = loop {
-        let loss = match what.as_str() {
-            "train" => {
-                let (loss, gradients) = gradients_of(&parameters, &windows, &items, 0);
-                adam.step(&mut parameters, &gradients);
-                loss
-            }
-            "score" => {
-                let mut tape = Tape::new(&parameters);
-                let of_all = windows.loss(&mut tape, &items, batch, 0);
-                f64::from(tape.scalar(of_all))
-            }
-            _ => bail!("usage: bench-detect train|score BATCH SECONDS"),
-        };
-        n_windows += batch;
-        if !is_warm && begun.elapsed() > Duration::from_millis(500) {
-            (is_warm, n_windows, begun) = (true, 0, Instant::now());
-        }
-        if is_warm && begun.elapsed().as_secs_f64() > seconds {
-            break loss;
+    let [what, seconds] = &arguments[..] else { bail!("usage: bench-detect train-ae|train-gnn|score-B|sgemm SECONDS") };
+    let seconds: f64 = seconds.parse()?;
+    let rate = match what.as_str() {
+        "train-ae" => train(false, seconds),
+        "train-gnn" => train(true, seconds),
+        "sgemm" => sgemm(seconds),
+        other => {
+            let batch = other.strip_prefix("score-").context("nothing of that name can be measured")?;
+            score(batch.parse()?, seconds)?
         }
     };
-    let rate = n_windows as f64 / begun.elapsed().as_secs_f64();
-    println!("{}", json!({ "windows_a_second": rate, "loss": loss }));
+    println!("{}", json!({ "what": what, "rate": rate }));
     Ok(())
 }

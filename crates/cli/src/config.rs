@@ -235,7 +235,7 @@ stride = 25
 # Channels beside user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
 channels = []
 # Windows that are learnt from at most.
-most_windows = 20000
+most_windows = 10000
 # How often a normal window may be taken for an anomaly.
 false_alarm_rate = 0.001
 # A threshold for each kind of labelled job, beside the one for all.
@@ -256,11 +256,11 @@ n_latent = 16
 n_graph_hidden = 32
 
 [detector.train]
-n_epochs = 60
-batch = 256
+n_epochs = 30
+batch = 64
 rate = 0.001
 # Epochs without a better validation after which training ends.
-patience = 8
+patience = 6
 seed = 0
 "#;
 

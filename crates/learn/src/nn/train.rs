@@ -30,7 +30,7 @@ pub struct TrainSettings {
 
 impl Default for TrainSettings {
     fn default() -> Self {
-        Self { n_epochs: 60, batch: 256, rate: 1e-3, patience: 8, seed: 0 }
+        Self { n_epochs: 30, batch: 64, rate: 1e-3, patience: 6, seed: 0 }
     }
 }
 

@@ -37,7 +37,7 @@ impl Default for DetectorConfig {
             window: 100,
             stride: 25,
             channels: Vec::new(),
-            most_windows: 20_000,
+            most_windows: 10_000,
             false_alarm_rate: 1e-3,
             threshold_by_kind: false,
             net: NetConfig::default(),

@@ -101,9 +101,9 @@ impl Model {
     /// The one that measurements recommend: `docs/results/detectors.md`.
     pub const BEST: Self = Self::Hierarchy;
 
-    /// Whether training begins somewhere at random.
+    /// Whether training begins somewhere at random, so that one says little of the next.
     pub const fn is_random(self) -> bool {
-        !matches!(self, Self::Pca)
+        !matches!(self, Self::Pca | Self::Nearest)
     }
 
     pub const fn name(self) -> &'static str {

@@ -253,6 +253,11 @@ impl Trained {
         self.config.net.n_latent
     }
 
+    /// Numbers that it has learnt.
+    pub fn n_weights(&self) -> usize {
+        self.detector.tensors().values().map(|tensor| tensor.values.len()).sum()
+    }
+
     /// The channels that it looks at.
     pub fn channels(&self) -> Vec<&'static str> {
         names(&self.config.channels)

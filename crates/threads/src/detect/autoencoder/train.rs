@@ -74,7 +74,7 @@ fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>
 
 /// What training makes small: the error, a little cross entropy, and for a variational network how far its embeddings,
 /// which are drawn with `noise`, are from a normal distribution.
-pub(super) fn loss(
+pub fn loss(
     net: &Net,
     tape: &mut Tape<'_>,
     (windows, graphs): (&[f32], &[Range<usize>]),

@@ -11,7 +11,7 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use report::{Axis, Chart, Mark, Series};
 
-use super::Test;
+use super::{Test, family};
 use crate::detect::channel::RATES;
 use crate::detect::{Finding, Moment, Sample, ThreadWindow, Trained};
 
@@ -37,7 +37,7 @@ pub fn look<'a>(trained: &Trained, sample: &'a Sample, test: &'a Test<'_>) -> Ve
             break;
         }
         for (window, finding) in moment.threads.iter().zip(trained.examine(moment)) {
-            seen.push(Seen { kind: test.kind_of(&window.job), window, finding });
+            seen.push(Seen { kind: family(test.kind_of(&window.job)), window, finding });
         }
     }
     seen.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(1));

@@ -12,6 +12,7 @@ use learn::metrics::{at_threshold, pr_auc, roc_auc, vus_pr};
 use learn::silhouette::silhouette;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
 use serde::Serialize;
 use workload::{Cpu, JobId, NodeName};
 
@@ -19,6 +20,10 @@ use super::{Finding, Moment, Sample, Trained, channel_errors};
 
 /// Points that a silhouette is computed of at most.
 const MOST_POINTS: usize = 3_000;
+/// Rates of false alarms that thresholds are checked at.
+const RATES_ASKED: [f64; 3] = [0.05, 0.01, 0.001];
+/// Normal windows that trouble is put into.
+const MOST_TROUBLED: usize = 2_000;
 /// Windows around an anomaly that may count for it in VUS-PR.
 const TOLERANCE: usize = 4;
 
@@ -56,6 +61,8 @@ pub struct Evaluation {
     pub silhouette: Option<f64>,
     /// The share of normal windows at or above the threshold.
     pub false_alarm_rate: f64,
+    /// The same for thresholds at other rates.
+    pub false_alarms: Vec<FalseAlarms>,
     /// All anomalous kinds together.
     pub all: Option<Detection>,
     pub cases: Vec<CaseResult>,
@@ -79,6 +86,13 @@ impl Evaluation {
             self.cases.iter().filter(|case| case.is_subtle).map(|case| case.roc_auc).collect();
         (!middle.is_empty()).then(|| mean(&middle))
     }
+}
+
+/// How often normal windows should be taken for anomalies, and how often they were.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct FalseAlarms {
+    pub stated: f64,
+    pub found: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -144,23 +158,26 @@ impl Test<'_> {
         scored
     }
 
-    /// The normal windows of the test's moments.
+    /// The normal windows of some of the test's moments, evenly spread.
     pub fn normal_moments(&self) -> Vec<Moment> {
+        let every = self.sample.n_windows().div_ceil(MOST_TROUBLED).max(1);
         let normal = |moment: &Moment| {
             let mut moment = moment.clone();
             moment.threads.retain(|thread| !(self.is_anomalous)(self.kind_of(&thread.job)));
             moment
         };
-        self.sample.moments.iter().map(normal).filter(|moment| !moment.threads.is_empty()).collect()
+        self.sample.moments.iter().step_by(every).map(normal).filter(|moment| !moment.threads.is_empty()).collect()
     }
 }
 
 /// What a detector makes of a test.
 pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
     let begun = Instant::now();
+    let findings: Vec<Vec<Finding>> =
+        test.sample.moments.par_iter().map(|moment| trained.examine(moment)).collect();
     let mut scored: Vec<Scored<'_>> = Vec::new();
-    for moment in &test.sample.moments {
-        for (thread, finding) in moment.threads.iter().zip(trained.examine(moment)) {
+    for (moment, findings) in test.sample.moments.iter().zip(findings) {
+        for (thread, finding) in moment.threads.iter().zip(findings) {
             scored.push(Scored {
                 kind: test.kind_of(&thread.job),
                 thread: (&thread.node, thread.cpu, &thread.job),
@@ -195,12 +212,20 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
     });
     let results: Vec<KindResult> = results.collect();
     let normal_scores: Vec<f64> = normal.iter().map(|one| one.finding.score).collect();
+    let reach = |threshold: f64| {
+        let n_above = normal_scores.iter().filter(|score| **score >= threshold).count();
+        n_above as f64 / normal_scores.len().max(1) as f64
+    };
+    let at_rate = |stated: &f64| {
+        let threshold = trained.thresholds.for_all.tail.threshold(*stated).ok()?;
+        Some(FalseAlarms { stated: *stated, found: reach(threshold) })
+    };
     let cases = judge_all(trained, test, threshold);
     Evaluation {
         normal_error: error(&normal),
         silhouette: separation(&scored, test.is_separate),
-        false_alarm_rate: normal_scores.iter().filter(|score| **score >= threshold).count() as f64
-            / normal_scores.len().max(1) as f64,
+        false_alarm_rate: reach(threshold),
+        false_alarms: RATES_ASKED.iter().filter_map(at_rate).collect(),
         all: detection(&scored, test, None, threshold),
         kinds: results,
         cases,
@@ -232,16 +257,19 @@ fn judge_all(trained: &Trained, test: &Test<'_>, threshold: f64) -> Vec<CaseResu
     let scores_of = |moment: &Moment| -> Vec<f64> {
         trained.examine(moment).into_iter().map(|finding| finding.score).collect()
     };
-    let before: Vec<Vec<f64>> = test.normal_moments().iter().map(scores_of).collect();
+    let before: Vec<Vec<f64>> = test.normal_moments().par_iter().map(scores_of).collect();
     let judge = |case: &Case| {
         let (mut scores, mut truth) = (Vec::new(), Vec::new());
-        for ((moment, is_in), before) in case.moments.iter().zip(&case.is_in).zip(&before) {
-            if is_in.contains(&true) {
-                let pairs = before.iter().zip(scores_of(moment)).zip(is_in).filter(|(_, is_in)| **is_in);
-                for ((before, after), _) in pairs {
-                    scores.extend([*before, after]);
-                    truth.extend([false, true]);
-                }
+        let after: Vec<Vec<f64>> = case
+            .moments
+            .par_iter()
+            .zip(&case.is_in)
+            .map(|(moment, is_in)| if is_in.contains(&true) { scores_of(moment) } else { Vec::new() })
+            .collect();
+        for ((before, after), is_in) in before.iter().zip(after).zip(&case.is_in) {
+            for ((before, after), _) in before.iter().zip(after).zip(is_in).filter(|(_, is_in)| **is_in) {
+                scores.extend([*before, after]);
+                truth.extend([false, true]);
             }
         }
         Some(CaseResult {

@@ -7,6 +7,7 @@ use learn::moments::{deviation, mean};
 use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde::Serialize;
 use serde_json::{Value, json};
+use workload::units::{show_bytes, show_count};
 
 use super::figures::{Curve, Plane, curve_chart, distance_chart, error_chart, look, plane_chart, window_chart};
 use super::{Evaluation, Floor, KindResult, Test, UNKNOWN_KIND};
@@ -96,7 +97,7 @@ impl Report {
 
     pub fn in_words(&self) -> String {
         format!(
-            "the mean training window errs by {:.4}, random scores have an AUC of {:.3}; {} windows to learn from, {} to \
+            "The mean training window errs by {:.4}, random scores have an AUC of {:.3}; {} windows to learn from, {} to \
              judge by",
             self.floor.mean_window_error, self.floor.random_auc, self.n_train, self.n_test
         )
@@ -145,6 +146,7 @@ pub fn write(
          the threshold that validation set.",
     );
     report.add_seed_table(&mut page);
+    report.add_false_alarms(&mut page);
     report.add_kinds(&mut page);
     report.add_cases(&mut page, &folder)?;
     report.add_figures(&mut page, &folder, data, test)?;
@@ -197,6 +199,30 @@ impl Report {
             rows.collect(),
         );
         page.text("The seed's jobs ran on other machines: its figures are beside ours for orientation.");
+    }
+
+    /// Whether thresholds keep what they promise.
+    fn add_false_alarms(&self, page: &mut Page) {
+        let Some(first) = self.ensembles.values().flatten().next() else { return };
+        page.heading("False alarms");
+        page.text("The share of normal test windows at or above the threshold for each stated rate; windows scored a second; size.");
+        let stated: Vec<f64> = first.evaluation.false_alarms.iter().map(|one| one.stated).collect();
+        let mut header = vec!["detector".to_owned()];
+        header.extend(stated.iter().map(|rate| format!(">stated {} %", rate * 100.0)));
+        header.extend([">windows a second".to_owned(), ">train".to_owned(), ">weights".to_owned()]);
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let rows = self.ensembles.iter().map(|(model, members)| {
+            let mut row = vec![model.name().to_owned()];
+            for index in 0..stated.len() {
+                row.push(Self::shown(members, |one| Some(one.false_alarms.get(index)?.found * 100.0)) + " %");
+            }
+            let speed = Self::spread(members, |one| Some(one.windows_a_second)).map_or(0.0, |spread| spread.mean);
+            let seconds = Spread::of(members.iter().map(|member| member.train_seconds)).map_or(0.0, |spread| spread.mean);
+            let weights = members.first().map_or(0, |member| member.trained.n_weights());
+            row.extend([show_count(speed as u64), format!("{seconds:.0} s"), show_bytes(4 * weights as u64)]);
+            row
+        });
+        page.table(&header, rows.collect());
     }
 
     /// Errors and detection, kind by kind.
