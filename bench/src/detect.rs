@@ -1,6 +1,6 @@
 //! Measures the autoencoder of `docs/results/detect.md`: `bench-detect WHAT SECONDS`, one JSON line.
 //!
-//! WHAT is `train-ae`, `train-gnn` (graphs of 32 threads), `score-B` for a batch of B windows, or `sgemm`.
+//! `bench-detect umap FILE COLUMNS` lays out points of 32-bit floats in the plane. WHAT is `train-ae`, `train-gnn` (graphs of 32 threads), `score-B` for a batch of B windows, or `sgemm`.
 
 #![allow(clippy::print_stdout, reason = "the result is what it prints")]
 
@@ -8,11 +8,13 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use learn::Matrix;
 use learn::nn::adam::Adam;
 use learn::nn::gemm::{Into, View, multiply};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use learn::nn::train::{Objective, gradients_of};
+use learn::umap::{Umap, UmapSettings};
 use rayon::prelude::*;
 use serde_json::json;
 use threads::detect::autoencoder::net::{Net, NetConfig, Shape};
@@ -132,6 +134,16 @@ fn sgemm(seconds: f64) -> f64 {
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [what, file, n_columns] = &arguments[..]
+        && what == "umap"
+    {
+        let bytes = std::fs::read(file)?;
+        let (words, _) = bytes.as_chunks::<4>();
+        let points = Matrix::new(words.iter().map(|word| f32::from_le_bytes(*word)).collect(), n_columns.parse()?);
+        let umap = Umap::fit(&points, &UmapSettings::default())?;
+        println!("{}", json!({ "layout": umap.layout.as_slice() }));
+        return Ok(());
+    }
     let [what, seconds] = &arguments[..] else { bail!("usage: bench-detect train-ae|train-gnn|score-B|sgemm SECONDS") };
     let seconds: f64 = seconds.parse()?;
     let rate = match what.as_str() {

@@ -50,7 +50,8 @@ enum Sink {
 pub struct TableWriter {
     path: PathBuf,
     unfinished: PathBuf,
-    sink: Sink,
+    /// Until it is finished.
+    sink: Option<Sink>,
 }
 
 impl TableWriter {
@@ -79,16 +80,17 @@ impl TableWriter {
             };
             Sink::Parquet { writer, columns: columns.iter().map(column).collect(), n_rows: 0 }
         };
-        Ok(Self { path: path.to_owned(), unfinished, sink })
+        Ok(Self { path: path.to_owned(), unfinished, sink: Some(sink) })
     }
 
     /// Adds a row whose cells are as the columns say.
     pub fn push(&mut self, row: &[Cell]) -> Result<()> {
         match &mut self.sink {
-            Sink::Csv(writer) => {
+            None => Ok(()),
+            Some(Sink::Csv(writer)) => {
                 writer.write_record(row.iter().map(shown)).map_err(|error| failed(&self.unfinished, error))
             }
-            Sink::Parquet { writer, columns, n_rows } => {
+            Some(Sink::Parquet { writer, columns, n_rows }) => {
                 for (column, cell) in columns.iter_mut().zip(row) {
                     match (column, cell) {
                         (Column::Words(words), Cell::Word(word)) => words.push(ByteArray::from(word.as_str())),
@@ -108,8 +110,10 @@ impl TableWriter {
         }
     }
 
-    pub fn finish(self) -> Result<()> {
-        let Self { path, unfinished, sink } = self;
+    /// Makes the file appear; without this nothing is left of it.
+    pub fn finish(mut self) -> Result<()> {
+        let (path, unfinished) = (self.path.clone(), self.unfinished.clone());
+        let Some(sink) = self.sink.take() else { return Ok(()) };
         let file = match sink {
             Sink::Csv(writer) => writer.into_inner().map_err(|error| failed(&unfinished, error))?,
             Sink::Parquet { mut writer, mut columns, n_rows } => {
@@ -121,6 +125,14 @@ impl TableWriter {
         };
         file.sync_all().map_err(Error::io(&unfinished))?;
         std::fs::rename(&unfinished, &path).map_err(Error::io(&path))
+    }
+}
+
+impl Drop for TableWriter {
+    fn drop(&mut self) {
+        if self.sink.is_some() {
+            let _ = std::fs::remove_file(&self.unfinished);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ pub use campaign::{
     CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelArgs, LabelsArgs, SimulateArgs,
 };
 
-pub use threads::{EmbedArgs, EvaluateArgs, ExplainArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs};
+pub use threads::{EmbedArgs, EvaluateArgs, ExplainArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs, WatchArgs};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 

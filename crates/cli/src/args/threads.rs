@@ -1,9 +1,11 @@
 //! What can be typed after `tracewise threads`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use threads::detect::Model;
+use workload::units::parse_duration;
 use workload::{JobId, NodeName, Set};
 
 #[derive(Debug, Subcommand)]
@@ -14,6 +16,8 @@ pub enum ThreadsCommand {
     Score(ScoreArgs),
     /// The embeddings of the windows of an archive
     Embed(EmbedArgs),
+    /// Score an archive as it grows, and say what is strange
+    Watch(WatchArgs),
     /// Why the strangest windows are strange: channels, seconds, and which known kind they are like
     Explain(ExplainArgs),
     /// Compare detectors on the test set of an archive, and on trouble put into it
@@ -193,6 +197,28 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "ARCHIVE")]
     pub known: Option<String>,
     /// Print as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Until Ctrl-C. Something has to be writing to the archive: `tracewise record`, or `tracewise campaign \
+    simulate --live`.\n\n\
+    Example:\n  tracewise threads watch --model model --data traces")]
+pub struct WatchArgs {
+    /// The folder of a model that was trained
+    #[arg(long, value_name = "FOLDER")]
+    pub model: PathBuf,
+    /// The archive to watch
+    #[arg(long, value_name = "ARCHIVE")]
+    pub data: Option<String>,
+    /// How often to look
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
+    pub every: Duration,
+    /// Stop after so long
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    pub duration: Option<Duration>,
+    /// Print a line of JSON each time
     #[arg(long)]
     pub json: bool,
 }

@@ -8,6 +8,7 @@ mod commands;
 mod crash;
 mod prometheus;
 mod s3;
+mod threads;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -22,7 +22,7 @@ pub struct TrainSettings {
     pub n_epochs: usize,
     /// Items a step.
     pub batch: usize,
-    pub rate: f32,
+    pub rate: f64,
     /// Epochs without a better validation after which training ends.
     pub patience: usize,
     pub seed: u64,
@@ -84,7 +84,7 @@ pub enum Then {
 
 impl TrainState {
     pub fn new(parameters: Parameters, settings: &TrainSettings) -> Self {
-        let adam = Adam::new(settings.rate, parameters.values().len());
+        let adam = Adam::new(settings.rate as f32, parameters.values().len());
         Self { parameters, adam, epoch: 0, best: None }
     }
 
@@ -134,8 +134,8 @@ impl TrainState {
         let mut order: Vec<usize> = (0..objective.n_items()).collect();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
         // Shorter and shorter steps, along half a cosine.
-        let done = self.epoch as f32 / settings.n_epochs as f32;
-        self.adam.rate = settings.rate * 0.5 * (1.0 + (std::f32::consts::PI * done).cos());
+        let done = self.epoch as f64 / settings.n_epochs as f64;
+        self.adam.rate = (settings.rate * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())) as f32;
         let (mut sum, mut n_batches) = (0.0, 0.0);
         for (index, batch) in order.chunks(settings.batch).enumerate() {
             let (loss, gradients) =

@@ -26,7 +26,7 @@ pub struct DetectorConfig {
     pub net: NetConfig,
     pub train: TrainSettings,
     /// How much the variational autoencoder is drawn to a normal distribution of embeddings.
-    pub divergence_weight: f32,
+    pub divergence_weight: f64,
     /// Windows that the nearest-neighbour baseline remembers.
     pub n_remembered: usize,
 }

@@ -23,7 +23,7 @@ pub use config::{ConfigError, DetectorConfig};
 pub use model::{Data, DetectError, Origin, Progress, Trained, train};
 pub use sample::Sample;
 pub use threshold::Thresholds;
-pub use window::{Cut, Jobs, Moment, ThreadWindow, for_each_moment, period_of};
+pub use window::{Cut, Jobs, Moment, ThreadWindow, for_each_moment, latest_moment, period_of};
 
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};

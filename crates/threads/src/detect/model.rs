@@ -285,7 +285,10 @@ impl Trained {
         let damaged = |reason: String| ArtifactError::damaged(folder, reason);
         let body: Body = serde_json::from_value(artifact.body).map_err(|error| damaged(error.to_string()))?;
         body.config.check().map_err(|error| damaged(error.to_string()))?;
-        let Body { model, config, period_ms, thresholds, origin, .. } = body;
+        let Body { model, config, period_ms, channels, thresholds, origin } = body;
+        if channels != names(&config.channels) {
+            return Err(damaged(format!("it is for the channels {}", channels.join(", "))).into());
+        }
         let tensors = &artifact.tensors;
         let foreign = || damaged("its weights are not those of its kind of model".into());
         let network = || {
@@ -357,7 +360,7 @@ fn fit_detector(
             let settings = learn::nn::train::TrainSettings { seed, ..config.train.clone() };
             let of = json!({ "model": model, "config": config, "seed": seed, "archive": data.address });
             let begun = match checkpoint {
-                Some(folder) => TrainState::load(folder, &of, &net.parameters, settings.rate)?,
+                Some(folder) => TrainState::load(folder, &of, &net.parameters, settings.rate as f32)?,
                 None => None,
             };
             if let Some(state) = &begun {
@@ -376,7 +379,7 @@ fn fit_detector(
                 }
             };
             let samples = (&data.train, &data.validation);
-            let net = fit(net, samples, reach, (&settings, config.divergence_weight), begun, after);
+            let net = fit(net, samples, reach, (&settings, config.divergence_weight as f32), begun, after);
             if let Some(error) = failed {
                 return Err(error.into());
             }

@@ -56,6 +56,11 @@ pub struct Moment {
 }
 
 impl Moment {
+    fn new(start: Timestamp, n_channels: usize, mut threads: Vec<ThreadWindow>) -> Self {
+        threads.sort_by(|a, b| (&a.node, &a.job, a.cpu).cmp(&(&b.node, &b.job, b.cpu)));
+        Self { start, n_channels, threads }
+    }
+
     /// The windows of each node.
     pub fn nodes(&self) -> Vec<Range<usize>> {
         ranges(&self.threads, |a, b| a.node == b.node)
@@ -148,37 +153,51 @@ pub fn for_each_moment(
             let to = from + SLICE + cut.length();
             let selection = Selection { from, to, node: Some(node.clone()), ..Selection::default() };
             let snapshot = archive.snapshot(selection)?;
-            cut_slice(&snapshot, node, jobs, cut, from, &mut moments)?;
+            cut_slice(&snapshot, node, jobs, cut, from..from + SLICE, &mut moments)?;
         }
-        for (start, mut threads) in moments {
-            threads.sort_by(|a, b| (&a.node, &a.job, a.cpu).cmp(&(&b.node, &b.job, b.cpu)));
-            visit(Moment { start, n_channels: cut.n_channels(), threads });
+        for (start, threads) in moments {
+            visit(Moment::new(start, cut.n_channels(), threads));
         }
         progress(slice + 1, n_slices);
     }
     Ok(())
 }
 
-/// The windows of one node that begin within a slice.
+/// The last window of every thread: the one that ends with the last reading of the archive.
+pub fn latest_moment(archive: &Archive, cut: &Cut) -> archive::Result<Option<Moment>> {
+    let Some((_, last)) = bounds(&archive.snapshot(Selection::default())?) else { return Ok(None) };
+    // The last step may not be there of every node yet.
+    let from = last.floor(cut.period) - cut.length();
+    let mut moments = BTreeMap::new();
+    let all = archive.snapshot(Selection { from, ..Selection::default() })?;
+    for node in all.nodes() {
+        let selection = Selection { from, node: Some(node.clone()), ..Selection::default() };
+        let cut = Cut { stride: 1, ..cut.clone() };
+        cut_slice(&archive.snapshot(selection)?, &node, &Jobs::All, &cut, from..from + cut.period, &mut moments)?;
+    }
+    Ok(moments.pop_first().map(|(start, threads)| Moment::new(start, cut.n_channels(), threads)))
+}
+
+/// The windows of one node that begin within a stretch of time.
 fn cut_slice(
     snapshot: &Snapshot,
     node: &NodeName,
     jobs: &Jobs,
     cut: &Cut,
-    from: Timestamp,
+    starts: Range<Timestamp>,
     moments: &mut BTreeMap<Timestamp, Vec<ThreadWindow>>,
 ) -> archive::Result<()> {
     let derivation = Derivation { period: cut.period, ..Derivation::default() };
     let traces = snapshot.traces(node, &derivation)?;
-    let extras = ExtraSeries::read(snapshot, node, cut, from, jobs)?;
+    let extras = ExtraSeries::read(snapshot, node, cut, starts.start, jobs)?;
     let stride = Millis(cut.period.0 * cut.stride as i64);
     for trace in &traces {
-        let least = from.max(trace.start());
+        let least = starts.start.max(trace.start());
         let mut start = least.floor(stride);
         if start < least {
             start = start + stride;
         }
-        while start < from + SLICE && start < trace.time(trace.len()) {
+        while start < starts.end && start < trace.time(trace.len()) {
             if let Some((job, mut values)) = window(trace, jobs, cut, start)
                 && extras.add(&job, start, &mut values)
             {

@@ -5,6 +5,7 @@ mod evaluate;
 mod explain;
 mod score;
 mod train;
+mod watch;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -24,6 +25,7 @@ pub fn run(command: ThreadsCommand, file: Option<&Path>) -> anyhow::Result<ExitC
         ThreadsCommand::Train(args) => train::run(&args, &config),
         ThreadsCommand::Score(args) => score::run(&args, &config),
         ThreadsCommand::Embed(args) => embed::run(&args, &config),
+        ThreadsCommand::Watch(args) => watch::run(&args, &config),
         ThreadsCommand::Explain(args) => explain::run(&args, &config),
         ThreadsCommand::Evaluate(args) => evaluate::run(&args, &config),
     }
