@@ -63,8 +63,10 @@ impl Objective for Training {
 
     fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, _: u64) -> Var {
         let size = self.graph * self.net.size();
-        let chosen: Vec<f32> =
-            items.iter().flat_map(|item| self.windows[item * size..(item + 1) * size].iter().copied()).collect();
+        let chosen: Vec<f32> = items
+            .iter()
+            .flat_map(|item| self.windows[item * size..(item + 1) * size].iter().copied())
+            .collect();
         let graphs: Vec<Range<usize>> =
             (0..items.len()).map(|item| item * self.graph..(item + 1) * self.graph).collect();
         let scale = 1.0 / (n_in_batch * size) as f32;
@@ -139,12 +141,15 @@ fn main() -> anyhow::Result<()> {
     {
         let bytes = std::fs::read(file)?;
         let (words, _) = bytes.as_chunks::<4>();
-        let points = Matrix::new(words.iter().map(|word| f32::from_le_bytes(*word)).collect(), n_columns.parse()?);
+        let points =
+            Matrix::new(words.iter().map(|word| f32::from_le_bytes(*word)).collect(), n_columns.parse()?);
         let umap = Umap::fit(&points, &UmapSettings::default())?;
         println!("{}", json!({ "layout": umap.layout.as_slice() }));
         return Ok(());
     }
-    let [what, seconds] = &arguments[..] else { bail!("usage: bench-detect train-ae|train-gnn|score-B|sgemm SECONDS") };
+    let [what, seconds] = &arguments[..] else {
+        bail!("usage: bench-detect train-ae|train-gnn|score-B|sgemm SECONDS")
+    };
     let seconds: f64 = seconds.parse()?;
     let rate = match what.as_str() {
         "train-ae" => train(false, seconds),

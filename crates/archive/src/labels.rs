@@ -87,7 +87,8 @@ fn read_all<T: DeserializeOwned>(store: &Store, folder: &str) -> Result<Vec<T>> 
 pub fn unreadable(store: &Store) -> Result<Vec<(String, Error)>> {
     let mut problems = Vec::new();
     for object in store.list(LABELS)? {
-        problems.extend(read_file::<Label>(store, LABELS, &object.path).err().map(|error| (object.path, error)));
+        problems
+            .extend(read_file::<Label>(store, LABELS, &object.path).err().map(|error| (object.path, error)));
     }
     for object in store.list(INJECTIONS)? {
         let read = read_file::<Injection>(store, INJECTIONS, &object.path);

@@ -93,7 +93,9 @@ impl TableWriter {
             Some(Sink::Parquet { writer, columns, n_rows }) => {
                 for (column, cell) in columns.iter_mut().zip(row) {
                     match (column, cell) {
-                        (Column::Words(words), Cell::Word(word)) => words.push(ByteArray::from(word.as_str())),
+                        (Column::Words(words), Cell::Word(word)) => {
+                            words.push(ByteArray::from(word.as_str()))
+                        }
                         (Column::Wholes(wholes), Cell::Whole(whole)) => wholes.push(*whole),
                         (Column::Reals(reals), Cell::Real(real)) => reals.push(*real),
                         (Column::Times(times), Cell::Time(time)) => times.push(time.0),
@@ -149,7 +151,10 @@ fn shown(cell: &Cell) -> String {
     }
 }
 
-fn parquet_writer(file: File, columns: &[(&str, CellKind)]) -> Result<SerializedFileWriter<File>, ParquetError> {
+fn parquet_writer(
+    file: File,
+    columns: &[(&str, CellKind)],
+) -> Result<SerializedFileWriter<File>, ParquetError> {
     let mut fields = Vec::new();
     for (name, kind) in columns {
         let (physical, logical) = match kind {
@@ -177,7 +182,9 @@ fn write_group(writer: &mut SerializedFileWriter<File>, columns: &mut [Column]) 
     for column in columns {
         let Some(mut sink) = group.next_column()? else { break };
         match column {
-            Column::Words(values) => sink.typed::<ByteArrayType>().write_batch(values, None, None).map(drop)?,
+            Column::Words(values) => {
+                sink.typed::<ByteArrayType>().write_batch(values, None, None).map(drop)?
+            }
             Column::Wholes(values) => sink.typed::<Int32Type>().write_batch(values, None, None).map(drop)?,
             Column::Reals(values) => sink.typed::<DoubleType>().write_batch(values, None, None).map(drop)?,
             Column::Times(values) => sink.typed::<Int64Type>().write_batch(values, None, None).map(drop)?,

@@ -91,7 +91,8 @@ impl Artifact {
             weights_sha256: hash(&weights),
             body: self.body.clone(),
         };
-        let text = serde_json::to_vec_pretty(&manifest).map_err(|error| ArtifactError::damaged(folder, error))?;
+        let text =
+            serde_json::to_vec_pretty(&manifest).map_err(|error| ArtifactError::damaged(folder, error))?;
         let (new, old) = (beside(folder, "new"), beside(folder, "old"));
         remove(&new)?;
         fs::create_dir_all(&new).map_err(ArtifactError::io(&new))?;
@@ -102,7 +103,8 @@ impl Artifact {
             fs::rename(folder, &old).map_err(ArtifactError::io(folder))?;
         }
         fs::rename(&new, folder).map_err(ArtifactError::io(folder))?;
-        let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent =
+            folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::File::open(parent).and_then(|parent| parent.sync_all()).map_err(ArtifactError::io(parent))?;
         remove(&old)
     }
@@ -111,7 +113,9 @@ impl Artifact {
         let bytes: Vec<(&str, &Tensor, Vec<u8>)> = self
             .tensors
             .iter()
-            .map(|(name, one)| (name.as_str(), one, one.values.iter().flat_map(|v| v.to_le_bytes()).collect()))
+            .map(|(name, one)| {
+                (name.as_str(), one, one.values.iter().flat_map(|v| v.to_le_bytes()).collect())
+            })
             .collect();
         let views: Result<Vec<_>, _> = bytes
             .iter()
@@ -134,7 +138,10 @@ impl Artifact {
             serde_json::from_slice(&text).map_err(|error| ArtifactError::damaged(&manifest, error))?;
         // The version is looked at before anything that a newer one may have changed.
         if value["format"] != FORMAT {
-            return Err(ArtifactError::Foreign { path: shown(), reason: "its manifest is of another format".into() });
+            return Err(ArtifactError::Foreign {
+                path: shown(),
+                reason: "its manifest is of another format".into(),
+            });
         }
         match value["version"].as_u64() {
             Some(version) if version <= u64::from(VERSION) => {}
@@ -158,7 +165,8 @@ impl Artifact {
 
     /// The hash of the weights: what tells one model from another.
     pub fn hash(&self) -> Result<String, ArtifactError> {
-        let weights = self.weights().map_err(|reason| ArtifactError::damaged(Path::new(&self.kind), reason))?;
+        let weights =
+            self.weights().map_err(|reason| ArtifactError::damaged(Path::new(&self.kind), reason))?;
         Ok(hash(&weights))
     }
 }

@@ -63,7 +63,12 @@ pub fn curve(scores: &[f64], is_positive: &[bool]) -> Vec<CurvePoint> {
     }
     let step = points.len().div_ceil(MOST_POINTS).max(1);
     let last = points.len().saturating_sub(1);
-    points.into_iter().enumerate().filter(|(at, _)| at % step == 0 || *at == last).map(|(_, point)| point).collect()
+    points
+        .into_iter()
+        .enumerate()
+        .filter(|(at, _)| at % step == 0 || *at == last)
+        .map(|(_, point)| point)
+        .collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -61,7 +61,8 @@ impl Mixture {
     /// If there is no point.
     pub fn fit(points: &Matrix, n_groups: usize, seed: u64) -> Self {
         let widths = widths(points);
-        let scaled = points.rows().flat_map(|row| row.iter().zip(&widths).map(|(v, width)| v / *width as f32));
+        let scaled =
+            points.rows().flat_map(|row| row.iter().zip(&widths).map(|(v, width)| v / *width as f32));
         let found = KMeans::fit(&Matrix::new(scaled.collect(), points.n_columns()), n_groups, seed);
         let n_groups = found.centres.n_rows();
         let mut shares = vec![vec![0.0; n_groups]; points.n_rows()];
@@ -84,7 +85,8 @@ impl Mixture {
         let rows: Vec<(Vec<f64>, f64)> = (0..points.n_rows())
             .into_par_iter()
             .map(|row| {
-                let logs: Vec<f64> = self.groups.iter().map(|group| group.log_density(points.row(row))).collect();
+                let logs: Vec<f64> =
+                    self.groups.iter().map(|group| group.log_density(points.row(row))).collect();
                 let most = logs.iter().copied().fold(f64::MIN, f64::max);
                 let total: f64 = logs.iter().map(|log| (log - most).exp()).sum();
                 (logs.iter().map(|log| (log - most).exp() / total).collect(), most + total.ln())
@@ -158,7 +160,8 @@ fn groups(points: &Matrix, shares: &[Vec<f64>], widths: &[f64]) -> Vec<Group> {
             mean.iter_mut().for_each(|mean| *mean /= total);
             let mut covariance = DMatrix::zeros(size, size);
             for (row, shares) in points.rows().zip(shares).filter(|(_, shares)| shares[group] > 1e-6) {
-                let off = DVector::from_iterator(size, row.iter().zip(&mean).map(|(v, mean)| f64::from(*v) - mean));
+                let off =
+                    DVector::from_iterator(size, row.iter().zip(&mean).map(|(v, mean)| f64::from(*v) - mean));
                 covariance.ger(shares[group] / total, &off, &off, 1.0);
             }
             // Few points say little of a shape; what they leave open is taken from all.
@@ -189,14 +192,20 @@ mod tests {
         let mixture = Mixture::fit(&Matrix::new(values, 2), 2, 0);
         let mut weights: Vec<f64> = mixture.groups.iter().map(|group| group.weight).collect();
         weights.sort_by(f64::total_cmp);
-        assert!((weights[0] - 1.0 / 3.0).abs() < 0.02 && (weights[1] - 2.0 / 3.0).abs() < 0.02, "{weights:?}");
+        assert!(
+            (weights[0] - 1.0 / 3.0).abs() < 0.02 && (weights[1] - 2.0 / 3.0).abs() < 0.02,
+            "{weights:?}"
+        );
         // Across the narrow direction of a group, half is far; along it, it is near.
         let norm = |point: [f32; 2]| {
             mixture.belonging(&point).deviation.iter().map(|value| value * value).sum::<f64>().sqrt()
         };
         assert!(norm([5.5, 0.0]) > 3.0 && norm([5.0, 0.5]) < 1.0);
         let again = Mixture::from_tensor(&mixture.to_tensor(), 2).unwrap();
-        assert!((again.belonging(&[5.5, 0.0]).log_density - mixture.belonging(&[5.5, 0.0]).log_density).abs() < 1e-2);
+        assert!(
+            (again.belonging(&[5.5, 0.0]).log_density - mixture.belonging(&[5.5, 0.0]).log_density).abs()
+                < 1e-2
+        );
     }
 
     #[test]

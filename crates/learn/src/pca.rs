@@ -87,7 +87,10 @@ impl Pca {
         let restore = |along: &[f32]| {
             let mut point = self.mean.clone();
             for (along, component) in along.iter().zip(&self.components) {
-                point.iter_mut().zip(component).for_each(|(value, weight)| *value += f64::from(*along) * weight);
+                point
+                    .iter_mut()
+                    .zip(component)
+                    .for_each(|(value, weight)| *value += f64::from(*along) * weight);
             }
             point.into_iter().map(|value| value as f32)
         };
@@ -107,9 +110,15 @@ impl Pca {
         if n_rows < 2 || tensor.values.len() != n_rows * n_columns {
             return None;
         }
-        let mut rows = tensor.values.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
+        let mut rows =
+            tensor.values.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
         let mean = rows.next()?;
-        Some(Self { mean, components: rows.collect(), explained_variance: Vec::new(), explained_share: Vec::new() })
+        Some(Self {
+            mean,
+            components: rows.collect(),
+            explained_variance: Vec::new(),
+            explained_share: Vec::new(),
+        })
     }
 }
 

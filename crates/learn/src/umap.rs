@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
-use crate::pca::{Pca, PcaError};
 use crate::Matrix;
+use crate::pca::{Pca, PcaError};
 
 /// The curve `1 / (1 + a·d^(2b))` that is nearest to "together below a distance of 0.1, apart above".
 const A: f64 = 1.577;
@@ -64,7 +64,9 @@ impl Umap {
             let total: f64 = weights.iter().sum();
             let along = |axis: usize| {
                 let terms = near.iter().zip(&weights);
-                terms.map(|((index, _), weight)| weight * f64::from(self.layout.row(*index)[axis])).sum::<f64>()
+                terms
+                    .map(|((index, _), weight)| weight * f64::from(self.layout.row(*index)[axis]))
+                    .sum::<f64>()
             };
             [(along(0) / total) as f32, (along(1) / total) as f32]
         };
@@ -79,7 +81,8 @@ fn neighbours(points: &Matrix, among: &Matrix, count: usize, are_same: bool) -> 
         .into_par_iter()
         .map(|index| {
             let point = points.row(index);
-            let distance = |other: &[f32]| point.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
+            let distance =
+                |other: &[f32]| point.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
             let mut all: Vec<Neighbour> =
                 among.rows().enumerate().map(|(other, row)| (other, distance(row))).collect();
             if are_same {
@@ -236,7 +239,10 @@ mod tests {
         let groups: Vec<usize> = (0..n_points).map(|index| index % 3).collect();
         let values = groups.iter().flat_map(|group| {
             let noise: Vec<f32> = (0..10).map(|_| rng.sample::<f32, _>(StandardNormal)).collect();
-            noise.into_iter().enumerate().map(move |(axis, noise)| noise + if axis == *group { 8.0 } else { 0.0 })
+            noise
+                .into_iter()
+                .enumerate()
+                .map(move |(axis, noise)| noise + if axis == *group { 8.0 } else { 0.0 })
         });
         (Matrix::new(values.collect(), 10), groups)
     }

@@ -8,8 +8,8 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use threads::detect::{Jobs, period_of};
 use workload::{
-    Cpu, Derivation, Injection, JobId, JobReading, Label, Measure, Millis, Mode, NodeName, NodeReading, Owner, Set,
-    Source, ThreadReading, Ticks, Timestamp, Trace,
+    Cpu, Derivation, Injection, JobId, JobReading, Label, Measure, Millis, Mode, NodeName, NodeReading,
+    Owner, Set, Source, ThreadReading, Ticks, Timestamp, Trace,
 };
 
 use super::{Trouble, into_job};
@@ -56,8 +56,12 @@ pub fn copy(
     for index in 0..n_hours {
         let hour = first + Millis(Millis::HOUR.0 * index as i64);
         for node in &nodes {
-            let selection =
-                Selection { from: hour, to: hour + Millis::HOUR, node: Some(node.clone()), ..Selection::default() };
+            let selection = Selection {
+                from: hour,
+                to: hour + Millis::HOUR,
+                node: Some(node.clone()),
+                ..Selection::default()
+            };
             let snapshot = from.snapshot(selection)?;
             let mut slice = Slice::read(&snapshot, node, period)?;
             injections.extend(slice.inject(&jobs, hour, settings));
@@ -92,7 +96,9 @@ impl Slice {
     fn read(snapshot: &Snapshot, node: &NodeName, period: Millis) -> archive::Result<Self> {
         let traces = snapshot.traces(node, &Derivation { period, ..Derivation::default() })?;
         let rates = |trace: &Trace| {
-            (0..trace.len()).flat_map(|step| trace.rates(step).map_or([0.0; 4], |rates| *rates.as_array())).collect()
+            (0..trace.len())
+                .flat_map(|step| trace.rates(step).map_or([0.0; 4], |rates| *rates.as_array()))
+                .collect()
         };
         let values = traces.iter().map(rates).collect();
         Ok(Self { node: node.clone(), period, traces, values })
@@ -116,7 +122,8 @@ impl Slice {
         }
         for (job, traces) in owners {
             let own = job.as_str().bytes().fold(common, |hash, byte| hash.rotate_left(7) ^ u64::from(byte));
-            let mut rng = Xoshiro256PlusPlus::seed_from_u64(if settings.trouble.is_shared() { common } else { own });
+            let mut rng =
+                Xoshiro256PlusPlus::seed_from_u64(if settings.trouble.is_shared() { common } else { own });
             let is_chosen = rng.random_bool(settings.chance.clamp(0.0, 1.0));
             let offset = rng.random_range(0..(Millis::HOUR.0 - settings.length.0).max(1));
             let start = (hour + Millis(offset)).floor(self.period);
@@ -137,7 +144,8 @@ impl Slice {
                 }
             }
             let shows = into_job(settings.trouble, settings.strength, &mut threads, 4, &mut rng);
-            let cpus: Vec<Cpu> = cpus.into_iter().zip(shows).filter(|(_, shows)| *shows).map(|(cpu, _)| cpu).collect();
+            let cpus: Vec<Cpu> =
+                cpus.into_iter().zip(shows).filter(|(_, shows)| *shows).map(|(cpu, _)| cpu).collect();
             if !cpus.is_empty() {
                 injections.push(Injection {
                     trouble: settings.trouble.name().into(),

@@ -136,7 +136,9 @@ pub fn into_job(
             match trouble {
                 Trouble::SystemTime => shift(step, &[USER], SYSTEM, share, rng),
                 Trouble::Starved => shift(step, &[USER], OTHER, share, rng),
-                Trouble::StuckRank if index == stuck => shift(step, &[SYSTEM, IOWAIT, OTHER], USER, share, rng),
+                Trouble::StuckRank if index == stuck => {
+                    shift(step, &[SYSTEM, IOWAIT, OTHER], USER, share, rng)
+                }
                 Trouble::StuckRank => shift(step, &[USER], OTHER, share, rng),
                 Trouble::SlowStorage | Trouble::Burst | Trouble::SlowCluster => {
                     shift(step, &[USER, SYSTEM], IOWAIT, share, rng);
@@ -206,7 +208,9 @@ mod tests {
                 let mut job = job(4, [0.7, 0.2, 0.0, 0.1]);
                 assert!(inject(trouble, strength, &mut job));
                 for step in job.iter().flat_map(|thread| thread.chunks_exact(4)) {
-                    assert!((step.iter().sum::<f32>() - 1.0).abs() < 1e-4 && step.iter().all(|rate| *rate >= 0.0));
+                    assert!(
+                        (step.iter().sum::<f32>() - 1.0).abs() < 1e-4 && step.iter().all(|rate| *rate >= 0.0)
+                    );
                 }
                 let moved = match trouble {
                     Trouble::SystemTime => mean(&job[0], SYSTEM) - 0.2,

@@ -20,7 +20,8 @@ pub fn cases(normal: &[Moment], seed: u64) -> Vec<Case> {
     for trouble in Trouble::ALL {
         for (index, strength) in STRENGTHS.into_iter().enumerate() {
             let mut moments = normal.to_vec();
-            let is_in = moments.iter_mut().map(|moment| into_moment(moment, trouble, strength, seed)).collect();
+            let is_in =
+                moments.iter_mut().map(|moment| into_moment(moment, trouble, strength, seed)).collect();
             let is_subtle = MIDDLE.contains(&index);
             cases.push(Case { trouble: trouble.name().into(), strength, is_subtle, moments, is_in });
         }

@@ -122,7 +122,9 @@ fn run_threads(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Resul
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed.wrapping_add(rank as u64));
         let mut work = 0.0;
         loop {
-            let length = Duration::from_secs_f64((MEAN_SECONDS * (1.0 + SPREAD * rng.sample::<f64, _>(StandardNormal))).max(0.0));
+            let length = Duration::from_secs_f64(
+                (MEAN_SECONDS * (1.0 + SPREAD * rng.sample::<f64, _>(StandardNormal))).max(0.0),
+            );
             let pause = if stuck_rank == Some(rank) { until.rest() } else { length.min(until.rest()) };
             let end = Instant::now() + pause;
             while Instant::now() < end && !until.ended.load(Ordering::Relaxed) {

@@ -199,9 +199,11 @@ pub struct LabelArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Trouble goes into normal jobs of the test set, or into the last fifth of an archive without labels. \
+#[command(
+    after_help = "Trouble goes into normal jobs of the test set, or into the last fifth of an archive without labels. \
     The truth is\nkept in the copy, and printed with --json.\n\n\
-    Example:\n  tracewise campaign inject traces --into troubled --trouble slow-storage --strength 0.2")]
+    Example:\n  tracewise campaign inject traces --into troubled --trouble slow-storage --strength 0.2"
+)]
 pub struct InjectArgs {
     #[command(flatten)]
     pub place: Place,

@@ -15,10 +15,13 @@ use crate::times::parse_time;
 
 pub use analyze::{Analysis, AnalyzeCommand, WhichSet};
 pub use campaign::{
-    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelArgs, LabelsArgs, SimulateArgs,
+    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelArgs, LabelsArgs,
+    SimulateArgs,
 };
 
-pub use threads::{EmbedArgs, EvaluateArgs, ExplainArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs, WatchArgs};
+pub use threads::{
+    EmbedArgs, EvaluateArgs, ExplainArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs, WatchArgs,
+};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 

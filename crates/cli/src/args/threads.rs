@@ -61,11 +61,13 @@ impl From<WhichModel> for Model {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Depth, widths, window, channels and the rate of false alarms are settings: [detector] in the file \
+#[command(
+    after_help = "Depth, widths, window, channels and the rate of false alarms are settings: [detector] in the file \
     of --config; `tracewise config example` shows them.\n\n\
     Interrupted training goes on from OUT.checkpoint when the same command is given again.\n\n\
     Examples:\n  tracewise threads train --model best --data traces --out model\n  \
-    tracewise threads train --model ae --data traces --out model --seed 3 --config detector.toml")]
+    tracewise threads train --model ae --data traces --out model --seed 3 --config detector.toml"
+)]
 pub struct TrainArgs {
     #[arg(long, value_enum)]
     pub model: WhichModel,
@@ -119,9 +121,11 @@ impl From<OneSet> for Set {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
+#[command(
+    after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
     threshold,\nuser_error, system_error, iowait_error, other_error; then an error for each further channel.\n\n\
-    Example:\n  tracewise threads score --model model --data traces --set test --out scores.parquet")]
+    Example:\n  tracewise threads score --model model --data traces --set test --out scores.parquet"
+)]
 pub struct ScoreArgs {
     #[command(flatten)]
     pub look: Look,
@@ -148,16 +152,23 @@ pub struct EmbedArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Each detector is trained on the train set as often as --ensemble says, its threshold set on the \
+#[command(
+    after_help = "Each detector is trained on the train set as often as --ensemble says, its threshold set on the \
     validation set,\nand judged on the test set: labelled anomalies there, and trouble of known strength put into its \
     normal windows.\n\n\
-    Example:\n  tracewise threads evaluate --data traces --models ae,pca,best --ensemble 3 --out report")]
+    Example:\n  tracewise threads evaluate --data traces --models ae,pca,best --ensemble 3 --out report"
+)]
 pub struct EvaluateArgs {
     /// The archive to train and judge with
     #[arg(long, value_name = "ARCHIVE")]
     pub data: Option<String>,
     /// Detectors to compare
-    #[arg(long, value_enum, value_delimiter = ',', default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy")]
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy"
+    )]
     pub models: Vec<WhichModel>,
     /// How often each is trained, from other beginnings
     #[arg(long, default_value = "10")]
@@ -177,10 +188,12 @@ pub struct EvaluateArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Kinds are known from labelled jobs: those of the archive itself without the job in question, or of \
+#[command(
+    after_help = "Kinds are known from labelled jobs: those of the archive itself without the job in question, or of \
     --known.\n\n\
     Examples:\n  tracewise threads explain --model model --data traces --set test --top 3\n  \
-    tracewise threads explain --model model --data traces --job 4711 --known labelled")]
+    tracewise threads explain --model model --data traces --job 4711 --known labelled"
+)]
 pub struct ExplainArgs {
     #[command(flatten)]
     pub look: Look,
@@ -202,9 +215,11 @@ pub struct ExplainArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Until Ctrl-C. Something has to be writing to the archive: `tracewise record`, or `tracewise campaign \
+#[command(
+    after_help = "Until Ctrl-C. Something has to be writing to the archive: `tracewise record`, or `tracewise campaign \
     simulate --live`.\n\n\
-    Example:\n  tracewise threads watch --model model --data traces")]
+    Example:\n  tracewise threads watch --model model --data traces"
+)]
 pub struct WatchArgs {
     /// The folder of a model that was trained
     #[arg(long, value_name = "FOLDER")]

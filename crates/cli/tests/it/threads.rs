@@ -66,7 +66,10 @@ fn bad_io_is_found_and_explained() {
     stdout_of(look("score").arg("--out").arg(&parquet));
     assert_eq!(&std::fs::read(&parquet).unwrap()[..4], b"PAR1");
     let embedded = json_of(look("embed").arg("--json").arg("--out").arg(folder.path().join("z.csv")));
-    assert_eq!((embedded["dimensions"].as_u64(), embedded["windows"].as_u64()), (Some(4), summary["windows"].as_u64()));
+    assert_eq!(
+        (embedded["dimensions"].as_u64(), embedded["windows"].as_u64()),
+        (Some(4), summary["windows"].as_u64())
+    );
     let words = stdout_of(look("explain").args(["--job", "third-10"]));
     assert!(words.contains("iowait was") && words.contains("times the threshold"), "{words}");
 }
@@ -75,13 +78,20 @@ fn bad_io_is_found_and_explained() {
 fn detectors_are_compared_with_each_other_and_with_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = tracewise();
-    command.args(["threads", "evaluate", "--models", "ae,pca", "--ensemble", "1", "--json", "--data"]).arg(recorded());
-    command.arg("--config").arg(settings(folder.path(), SMALL)).arg("--out").arg(folder.path().join("report"));
+    command
+        .args(["threads", "evaluate", "--models", "ae,pca", "--ensemble", "1", "--json", "--data"])
+        .arg(recorded());
+    command
+        .arg("--config")
+        .arg(settings(folder.path(), SMALL))
+        .arg("--out")
+        .arg(folder.path().join("report"));
     let report = json_of(&mut command);
     assert!((report["floor"]["random_auc"].as_f64().unwrap() - 0.5).abs() < 0.1);
     for model in ["ae", "pca"] {
         let evaluation = &report["detectors"][model][0]["evaluation"];
-        let bad_io = evaluation["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "bad-io").unwrap();
+        let bad_io =
+            evaluation["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "bad-io").unwrap();
         assert!(bad_io["detection"]["roc_auc"].as_f64().unwrap() > 0.95, "{model}: {bad_io}");
         let mean = report["floor"]["mean_window_error"].as_f64().unwrap();
         assert!(evaluation["normal_error"].as_f64().unwrap() < 0.3 * mean);
@@ -97,7 +107,18 @@ fn an_archive_without_labels_is_split_by_time() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("traces");
     let mut simulate = tracewise();
-    simulate.args(["campaign", "simulate", "--nodes", "1", "--threads", "4", "--hours", "1", "--campaigns", "train=1"]);
+    simulate.args([
+        "campaign",
+        "simulate",
+        "--nodes",
+        "1",
+        "--threads",
+        "4",
+        "--hours",
+        "1",
+        "--campaigns",
+        "train=1",
+    ]);
     stdout_of(simulate.arg("--into").arg(&archive));
     std::fs::remove_dir_all(archive.join("labels")).unwrap();
     let trained = json_of(train(folder.path(), "pca", &archive).arg("--json"));
@@ -114,7 +135,16 @@ fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
     let into = folder.path().join("troubled");
     let inject = |into: &Path| {
         let mut inject = tracewise();
-        inject.args(["campaign", "inject", "--trouble", "slow-storage", "--strength", "0.5", "--chance", "1"]);
+        inject.args([
+            "campaign",
+            "inject",
+            "--trouble",
+            "slow-storage",
+            "--strength",
+            "0.5",
+            "--chance",
+            "1",
+        ]);
         inject.args(["--length", "60s", "--json"]).arg(recorded()).arg("--into").arg(into);
         inject
     };
@@ -123,7 +153,16 @@ fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
     assert!(!truth.is_empty());
     let waited = |archive: &Path, one: &Value| -> f64 {
         let mut export = tracewise();
-        export.args(["archive", "export", "--format", "csv", "--out", "-", "--job", one["job"].as_str().unwrap()]);
+        export.args([
+            "archive",
+            "export",
+            "--format",
+            "csv",
+            "--out",
+            "-",
+            "--job",
+            one["job"].as_str().unwrap(),
+        ]);
         export.args(["--from", &one["start"].to_string(), "--to", &one["end"].to_string()]);
         let text = stdout_of(export.arg(archive));
         let rows: Vec<f64> =
@@ -143,7 +182,10 @@ fn jobs_can_be_labelled_by_hand() {
     let archive = folder.path().join("traces");
     let csv = fixture("csv/exathlon-small.csv");
     let mut import = tracewise();
-    import.args(["archive", "import", "--preset", "exathlon", "--job", "4711", "--into"]).arg(&archive).arg(csv);
+    import
+        .args(["archive", "import", "--preset", "exathlon", "--job", "4711", "--into"])
+        .arg(&archive)
+        .arg(csv);
     stdout_of(&mut import);
     let label = |text: &str| {
         let file = folder.path().join("known.csv");
@@ -185,7 +227,9 @@ fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
         command
     };
     assert!(refused(&mut score(&model, &recorded(), "s.txt")).contains(".parquet or .csv"));
-    assert!(refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is no artifact"));
+    assert!(
+        refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is no artifact")
+    );
     assert!(refused(&mut score(&model, &small, "s.csv")).contains("there is no window of 40 s"));
     assert!(!folder.path().join("s.csv").exists(), "what was refused leaves nothing");
     let manifest = model.join("manifest.json");

@@ -73,7 +73,10 @@ impl Value {
         let Layout::Padded { n_steps, .. } = self.layout else { return self.data.clone() };
         let size = n_steps * self.n_columns;
         let first = |sample: usize| self.layout.row(sample) * self.n_columns;
-        (0..self.n_samples).flat_map(|sample| &self.data[first(sample)..first(sample) + size]).copied().collect()
+        (0..self.n_samples)
+            .flat_map(|sample| &self.data[first(sample)..first(sample) + size])
+            .copied()
+            .collect()
     }
 }
 

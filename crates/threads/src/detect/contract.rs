@@ -14,7 +14,13 @@ use super::{Data, DetectorConfig, Finding, Model, Moment, Sample, ThreadWindow, 
 const N_STEPS: usize = 40;
 
 fn config() -> DetectorConfig {
-    let net = NetConfig { widths: vec![8, 8], n_hidden: 16, n_latent: 4, n_graph_hidden: 8, ..NetConfig::default() };
+    let net = NetConfig {
+        widths: vec![8, 8],
+        n_hidden: 16,
+        n_latent: 4,
+        n_graph_hidden: 8,
+        ..NetConfig::default()
+    };
     let mut config = DetectorConfig { window: N_STEPS, net, n_remembered: 200, ..DetectorConfig::default() };
     config.train.n_epochs = 8;
     config.train.batch = 64;
@@ -82,7 +88,12 @@ fn troubled(mut moment: Moment) -> Moment {
 }
 
 fn assert_close(one: &Finding, other: &Finding) {
-    assert!((one.score - other.score).abs() <= 1e-4 * one.score.abs().max(1.0), "{} {}", one.score, other.score);
+    assert!(
+        (one.score - other.score).abs() <= 1e-4 * one.score.abs().max(1.0),
+        "{} {}",
+        one.score,
+        other.score
+    );
     let pairs = one.expected.iter().zip(&other.expected);
     assert!(pairs.clone().all(|(a, b)| (a - b).abs() < 1e-4));
     assert!(one.embedding.iter().zip(&other.embedding).all(|(a, b)| (a - b).abs() < 1e-3));
@@ -104,7 +115,11 @@ fn every_detector_finds_what_is_strange_and_says_by_how_much_and_where() {
         assert!(strange[0].score > trained.thresholds.for_all.score, "{}", model.name());
         assert!(strange[0].score > 2.0 * calm[0].score, "{}", model.name());
         let worst = strange[0].errors.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
-        assert!([0, 2].contains(&worst), "{}: user or iowait is what is off, not channel {worst}", model.name());
+        assert!(
+            [0, 2].contains(&worst),
+            "{}: user or iowait is what is off, not channel {worst}",
+            model.name()
+        );
         assert_eq!(calm[0].uncertainty.is_some(), model == Model::Vae);
     }
 }
@@ -135,11 +150,17 @@ fn what_others_do_changes_only_what_a_detector_says_it_looks_at() {
     for model in Model::ALL.into_iter().filter(|model| *model != Model::Hierarchy) {
         let trained = fit(model, &data, &config());
         let before = trained.examine(&fresh);
-        for (changed, may_tell) in [(9, false), (4, model == Model::NodeGnn), (1, matches!(model, Model::NodeGnn | Model::JobGnn))] {
+        for (changed, may_tell) in
+            [(9, false), (4, model == Model::NodeGnn), (1, matches!(model, Model::NodeGnn | Model::JobGnn))]
+        {
             let mut other = fresh.clone();
-            other.threads[changed].values.chunks_exact_mut(4).for_each(|step| step.copy_from_slice(&[0.1, 0.1, 0.7, 0.1]));
+            other.threads[changed]
+                .values
+                .chunks_exact_mut(4)
+                .for_each(|step| step.copy_from_slice(&[0.1, 0.1, 0.7, 0.1]));
             let after = trained.examine(&other);
-            let is_same = before[0].expected.iter().zip(&after[0].expected).all(|(a, b)| (a - b).abs() < 1e-6);
+            let is_same =
+                before[0].expected.iter().zip(&after[0].expected).all(|(a, b)| (a - b).abs() < 1e-6);
             assert_eq!(is_same, !may_tell, "{}: window {changed}", model.name());
         }
         // Graphs of any size in one moment, and alone.

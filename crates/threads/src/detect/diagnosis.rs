@@ -139,7 +139,8 @@ impl Region {
     /// Squared, in widths, for one dimension on the average; wide regions are far from everything.
     fn distance(&self, point: &[f64]) -> f64 {
         let terms = point.iter().zip(&self.centre).zip(&self.widths);
-        terms.map(|((value, centre), width)| ((value - centre) / width).powi(2)).sum::<f64>() / point.len() as f64
+        terms.map(|((value, centre), width)| ((value - centre) / width).powi(2)).sum::<f64>()
+            / point.len() as f64
     }
 }
 
@@ -153,7 +154,8 @@ fn regions(placed: &[Placed]) -> Vec<Region> {
 /// How sure one can be of each kind, given the squared distances from all.
 fn confidences(distances: &[f64], temperature: f64) -> Vec<f64> {
     let least = distances.iter().copied().fold(f64::MAX, f64::min);
-    let weights: Vec<f64> = distances.iter().map(|distance| (-(distance - least) / temperature).exp()).collect();
+    let weights: Vec<f64> =
+        distances.iter().map(|distance| (-(distance - least) / temperature).exp()).collect();
     let total: f64 = weights.iter().sum();
     weights.into_iter().map(|weight| weight / total).collect()
 }
@@ -177,7 +179,11 @@ fn leave_jobs_out(placed: &[Placed]) -> Vec<(usize, Vec<f64>, usize)> {
         let regions = regions(&kept);
         for (index, one) in placed.iter().enumerate().filter(|(_, one)| is_out(one)) {
             if let Some(truth) = regions.iter().position(|region| region.kind == one.kind) {
-                found.push((index, regions.iter().map(|region| region.distance(&one.point)).collect(), truth));
+                found.push((
+                    index,
+                    regions.iter().map(|region| region.distance(&one.point)).collect(),
+                    truth,
+                ));
             }
         }
     }

@@ -121,7 +121,10 @@ mod tests {
         let channels = ["user", "system", "iowait", "other"];
         let found = explain(&window, &expected, &channels, Timestamp(60_000), Millis::SECOND);
         assert!(found.from >= Timestamp(90_000) && found.to <= Timestamp(102_000), "{found:?}");
-        assert_eq!(found.words, "user was 30 % where 95 % was expected; iowait was 65 % where 0 % was expected, for 9 of 100 s");
+        assert_eq!(
+            found.words,
+            "user was 30 % where 95 % was expected; iowait was 65 % where 0 % was expected, for 9 of 100 s"
+        );
         let calm = explain(&expected, &expected, &channels, Timestamp(0), Millis::SECOND);
         assert_eq!((calm.from, calm.to), (Timestamp(0), Timestamp(100_000)));
     }

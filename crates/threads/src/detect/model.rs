@@ -41,7 +41,9 @@ pub enum DetectError {
          or take a shorter window (a window is a stretch without gaps that one job owned)"
     )]
     TooFew { address: String, set: Set, n_windows: usize, seconds: f64, needed: usize },
-    #[error("{address}: its threads do nothing ({share:.1} % busy at most); there is no normal to be learnt from")]
+    #[error(
+        "{address}: its threads do nothing ({share:.1} % busy at most); there is no normal to be learnt from"
+    )]
     Idle { address: String, share: f32 },
     #[error(
         "{address}: no window has the channel {channel}; leave it out of channels, or record jobs with their control groups"
@@ -145,7 +147,8 @@ fn draw(
         let only = DetectorConfig { channels: vec![*extra], ..config.clone() };
         let cut = only.cut(period, config.stride);
         if Sample::draw(archive, &jobs, &cut, 1, seed, |_, _| {})?.n_seen == 0 {
-            let without = DetectorConfig { channels: Vec::new(), ..config.clone() }.cut(period, config.stride);
+            let without =
+                DetectorConfig { channels: Vec::new(), ..config.clone() }.cut(period, config.stride);
             if Sample::draw(archive, &jobs, &without, 1, seed, |_, _| {})?.n_seen > 0 {
                 return Err(DetectError::MissingChannel { address, channel: extra.name() });
             }

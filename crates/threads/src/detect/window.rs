@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use archive::{Archive, Selection, Snapshot};
-use workload::{
-    Cpu, Derivation, JobId, JobReading, Label, Millis, NodeName, Owner, Set, Timestamp, Trace,
-};
+use workload::{Cpu, Derivation, JobId, JobReading, Label, Millis, NodeName, Owner, Set, Timestamp, Trace};
 
 use super::channel::{Extra, N_RATES};
 
@@ -72,7 +70,10 @@ impl Moment {
     }
 }
 
-fn ranges(threads: &[ThreadWindow], are_same: impl Fn(&ThreadWindow, &ThreadWindow) -> bool) -> Vec<Range<usize>> {
+fn ranges(
+    threads: &[ThreadWindow],
+    are_same: impl Fn(&ThreadWindow, &ThreadWindow) -> bool,
+) -> Vec<Range<usize>> {
     let mut first = 0;
     let range = |group: &[ThreadWindow]| {
         let range = first..first + group.len();
@@ -87,9 +88,15 @@ fn ranges(threads: &[ThreadWindow], are_same: impl Fn(&ThreadWindow, &ThreadWind
 pub enum Jobs {
     All,
     /// Those that labels say are of a set.
-    Labelled { sets: BTreeMap<JobId, Set>, set: Set },
+    Labelled {
+        sets: BTreeMap<JobId, Set>,
+        set: Set,
+    },
     /// Whatever ran in a stretch of time.
-    Between { from: Timestamp, to: Timestamp },
+    Between {
+        from: Timestamp,
+        to: Timestamp,
+    },
 }
 
 impl Jobs {
@@ -99,7 +106,8 @@ impl Jobs {
             let sets = labels.iter().map(|label| (label.job.clone(), label.set)).collect();
             return Ok(Self::Labelled { sets, set });
         }
-        let (first, last) = bounds(&archive.snapshot(Selection::default())?).unwrap_or((Timestamp(0), Timestamp(0)));
+        let (first, last) =
+            bounds(&archive.snapshot(Selection::default())?).unwrap_or((Timestamp(0), Timestamp(0)));
         let at = |share: f64| first + Millis(((last - first).0 as f64 * share) as i64);
         let (train, validation) = (at(TRAIN_SHARE), at(TRAIN_SHARE + VALIDATION_SHARE));
         let (from, to) = match set {
@@ -173,7 +181,14 @@ pub fn latest_moment(archive: &Archive, cut: &Cut) -> archive::Result<Option<Mom
     for node in all.nodes() {
         let selection = Selection { from, node: Some(node.clone()), ..Selection::default() };
         let cut = Cut { stride: 1, ..cut.clone() };
-        cut_slice(&archive.snapshot(selection)?, &node, &Jobs::All, &cut, from..from + cut.period, &mut moments)?;
+        cut_slice(
+            &archive.snapshot(selection)?,
+            &node,
+            &Jobs::All,
+            &cut,
+            from..from + cut.period,
+            &mut moments,
+        )?;
     }
     Ok(moments.pop_first().map(|(start, threads)| Moment::new(start, cut.n_channels(), threads)))
 }

@@ -35,7 +35,12 @@ pub fn run(args: &InjectArgs, config: &Config) -> anyhow::Result<ExitCode> {
         say_json(&injections)?;
     } else {
         let count = show_count(injections.len() as u64);
-        say(&format!("{}: {} with {} put into {count} stretches of jobs", args.into, from.address(), args.trouble))?;
+        say(&format!(
+            "{}: {} with {} put into {count} stretches of jobs",
+            args.into,
+            from.address(),
+            args.trouble
+        ))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::bail;
-use campaign::inject::{cases, contaminate};
 use campaign::Kind;
+use campaign::inject::{cases, contaminate};
 use threads::detect::evaluate::report::{Member, Report, write};
 use threads::detect::evaluate::{Test, evaluate, floor};
 use threads::detect::{Data, Model, Trained};
@@ -39,7 +39,9 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let mut test = Test { sample: &sample, kinds: &data.kinds, is_anomalous, is_separate, cases: &[] };
     let cases = cases(&test.normal_moments(), seed);
     test.cases = &cases;
-    let Some(floor) = floor(&data.train, &test, seed) else { bail!("{}: there is nothing to judge by", archive.address()) };
+    let Some(floor) = floor(&data.train, &test, seed) else {
+        bail!("{}: there is nothing to judge by", archive.address())
+    };
     let mut models: Vec<Model> = args.models.iter().map(|model| Model::from(*model)).collect();
     models.sort_unstable();
     models.dedup();

@@ -58,7 +58,10 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
                 like,
             };
             // The strangest window of each thread of a job says enough.
-            if let Some(known) = cases.iter().position(|one| (&one.node, one.cpu, &one.job) == (&case.node, case.cpu, &case.job)) {
+            if let Some(known) = cases
+                .iter()
+                .position(|one| (&one.node, one.cpu, &one.job) == (&case.node, case.cpu, &case.job))
+            {
                 if cases[known].score >= case.score {
                     continue;
                 }
@@ -79,8 +82,16 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
             true => format!("{:.1} times the threshold", case.score / case.threshold),
             false => "below the threshold".to_owned(),
         };
-        say(&format!("{} cpu {}, job {}: score {:.4}, {verdict}", case.node, case.cpu, case.job, case.score))?;
-        say(&format!("  {} to {}: {}", show_time(case.explanation.from), show_time(case.explanation.to), case.explanation.words))?;
+        say(&format!(
+            "{} cpu {}, job {}: score {:.4}, {verdict}",
+            case.node, case.cpu, case.job, case.score
+        ))?;
+        say(&format!(
+            "  {} to {}: {}",
+            show_time(case.explanation.from),
+            show_time(case.explanation.to),
+            case.explanation.words
+        ))?;
         if !case.like.is_empty() {
             say(&format!("  {}", likeness_in_words(&case.like)))?;
         }

@@ -41,10 +41,17 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
                     continue;
                 }
                 let key = (thread.job.clone(), thread.node.clone());
-                let alarm = alarms.entry(key).or_insert(Alarm { n_threads: 0, score: 0.0, words: String::new() });
+                let alarm =
+                    alarms.entry(key).or_insert(Alarm { n_threads: 0, score: 0.0, words: String::new() });
                 alarm.n_threads += 1;
                 if finding.score > alarm.score {
-                    let why = explain(&thread.values, &finding.expected, &trained.channels(), moment.start, trained.period);
+                    let why = explain(
+                        &thread.values,
+                        &finding.expected,
+                        &trained.channels(),
+                        moment.start,
+                        trained.period,
+                    );
                     (alarm.score, alarm.words) = (finding.score, why.words);
                 }
             }
@@ -81,7 +88,10 @@ fn tell(
     say(&format!("{}  {n_windows} threads at work, {verdict}", show_time(time)))?;
     for ((job, node), alarm) in alarms {
         let times = alarm.score / threshold;
-        say(&format!("  job {job} on {node}, {} threads, {times:.1} × the threshold: {}", alarm.n_threads, alarm.words))?;
+        say(&format!(
+            "  job {job} on {node}, {} threads, {times:.1} × the threshold: {}",
+            alarm.n_threads, alarm.words
+        ))?;
     }
     Ok(())
 }

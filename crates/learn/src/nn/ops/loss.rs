@@ -51,7 +51,10 @@ impl Operation for SlopesOf {
 /// If the target has another shape.
 pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usize, scale: f32) -> Var {
     let input = tape.value(x);
-    assert!(input.layout == target.layout && input.data.len() == target.data.len(), "the target has another shape");
+    assert!(
+        input.layout == target.layout && input.data.len() == target.data.len(),
+        "the target has another shape"
+    );
     let mut sum = 0.0f64;
     let mut kept = vec![0.0; input.data.len()];
     for_each_row(input.layout, input.n_samples, input.n_columns, |at| {

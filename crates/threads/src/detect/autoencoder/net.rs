@@ -132,7 +132,8 @@ impl Net {
             let resize = Resize::Repeat { n_steps: lengths[index - 1] };
             mirrored.push(Block::new(p, &name, config.kernel, widths, resize, &mut rng));
         }
-        let to_rates = Conv::new(p, "decoder.rates", config.kernel, [channels[1], shape.n_channels], &mut rng);
+        let to_rates =
+            Conv::new(p, "decoder.rates", config.kernel, [channels[1], shape.n_channels], &mut rng);
         Self {
             shape,
             parameters,

@@ -51,11 +51,16 @@ fn forward_and_a_step_of_training_are_those_of_pytorch() {
     assert_eq!(recorded.cases.len(), 3);
     for case in recorded.cases {
         let config = NetConfig { widths: vec![4, 5], kernel: 5, n_hidden: 6, n_latent: 3, n_graph_hidden: 4 };
-        let shape =
-            Shape { n_steps: 17, n_channels: 4, has_graph: case.has_graph, is_variational: case.is_variational };
+        let shape = Shape {
+            n_steps: 17,
+            n_channels: 4,
+            has_graph: case.has_graph,
+            is_variational: case.is_variational,
+        };
         let mut net = Net::new(&config, shape, 0);
         let tensor = |weight: &Weight| Tensor { shape: weight.shape.clone(), values: weight.values.clone() };
-        let tensors: Tensors = case.weights.iter().map(|(name, weight)| (name.clone(), tensor(weight))).collect();
+        let tensors: Tensors =
+            case.weights.iter().map(|(name, weight)| (name.clone(), tensor(weight))).collect();
         assert_eq!(tensors.len(), net.parameters.to_tensors().len(), "{}", case.name);
         net.parameters.load(&tensors).unwrap();
 

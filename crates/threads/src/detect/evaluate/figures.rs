@@ -61,14 +61,16 @@ pub fn window_chart(seen: &[Seen<'_>], kind: &str, n_channels: usize) -> Option<
     of_kind.sort_by(|a, b| error(&a.finding).total_cmp(&error(&b.finding)));
     let chosen = of_kind.get(of_kind.len() / 2)?;
     let title = format!("{kind}: a window and what was expected (error {:.4})", error(&chosen.finding));
-    let mut chart = Chart::new(title, Axis::linear("seconds"), Axis::linear("share of the second").including([0.0, 1.0]));
+    let mut chart =
+        Chart::new(title, Axis::linear("seconds"), Axis::linear("share of the second").including([0.0, 1.0]));
     for (channel, name) in RATES.iter().enumerate().filter(|(_, name)| **name != "other") {
         let line = |values: &[f32]| -> Vec<(f64, f64)> {
             let steps = values.chunks_exact(n_channels).enumerate();
             steps.map(|(step, values)| (step as f64, f64::from(values[channel]))).collect()
         };
         chart = chart.with(Series::new(*name, Mark::Line, line(&chosen.window.values)));
-        chart = chart.with(Series::new(format!("{name}, expected"), Mark::Line, line(&chosen.finding.expected)));
+        chart =
+            chart.with(Series::new(format!("{name}, expected"), Mark::Line, line(&chosen.finding.expected)));
     }
     Some(chart)
 }
@@ -78,14 +80,18 @@ pub fn error_chart(seen: &[Seen<'_>]) -> Chart {
     let logs = || seen.iter().map(|one| error(&one.finding).log10());
     let (least, most) = (logs().fold(f64::MAX, f64::min), logs().fold(f64::MIN, f64::max).max(-8.0));
     let width = ((most - least) / N_BINS as f64).max(1e-6);
-    let mut chart =
-        Chart::new("Errors by kind of job", Axis::log("reconstruction error"), Axis::linear("share of the kind's windows"));
+    let mut chart = Chart::new(
+        "Errors by kind of job",
+        Axis::log("reconstruction error"),
+        Axis::linear("share of the kind's windows"),
+    );
     for kind in kinds(seen) {
         let of_kind: Vec<f64> =
             seen.iter().filter(|one| one.kind == kind).map(|one| error(&one.finding).log10()).collect();
         let mut bins = vec![0.0; N_BINS + 1];
         of_kind.iter().for_each(|log| bins[((log - least) / width) as usize] += 1.0 / of_kind.len() as f64);
-        let points = bins.iter().enumerate().map(|(at, share)| (10f64.powf(least + at as f64 * width), *share));
+        let points =
+            bins.iter().enumerate().map(|(at, share)| (10f64.powf(least + at as f64 * width), *share));
         chart = chart.with(Series::new(kind, Mark::Line, points.collect()));
     }
     chart
@@ -150,7 +156,8 @@ pub fn distance_chart(seen: &[Seen<'_>], trouble: &str, test: &Test<'_>, n_chann
     );
     for kind in kinds(seen).into_iter().filter(|kind| *kind == trouble || !(test.is_anomalous)(kind)) {
         let points = seen.iter().take(2 * MOST_DOTS).filter(|one| one.kind == kind).map(|one| {
-            let off = one.finding.embedding.iter().zip(&centre).map(|(value, centre)| (value - centre).powi(2));
+            let off =
+                one.finding.embedding.iter().zip(&centre).map(|(value, centre)| (value - centre).powi(2));
             let most = one.window.values.chunks_exact(n_channels).map(|step| step[2]).fold(0.0, f32::max);
             (f64::from(off.sum::<f32>().sqrt()), f64::from(most))
         });
@@ -169,7 +176,9 @@ pub enum Curve {
 /// One curve for each detector, from its scores of the test.
 pub fn curve_chart(which: Curve, scored: &[(&str, Vec<f64>, Vec<bool>)]) -> Chart {
     let (title, x, y) = match which {
-        Curve::Roc => ("False alarms and recall", "share of normal windows", "share of anomalous windows found"),
+        Curve::Roc => {
+            ("False alarms and recall", "share of normal windows", "share of anomalous windows found")
+        }
         Curve::PrecisionRecall => ("Recall and precision", "share of anomalous windows found", "precision"),
     };
     let unit = |name: &str| Axis::linear(name).including([0.0, 1.0]);

@@ -76,7 +76,8 @@ impl Evaluation {
 
     /// The mean error of anomalous windows, each kind counting as much.
     pub fn anomalous_error(&self) -> Option<f64> {
-        let errors: Vec<f64> = self.kinds.iter().filter(|kind| kind.is_anomalous).map(|kind| kind.error).collect();
+        let errors: Vec<f64> =
+            self.kinds.iter().filter(|kind| kind.is_anomalous).map(|kind| kind.error).collect();
         (!errors.is_empty()).then(|| mean(&errors))
     }
 
@@ -166,7 +167,13 @@ impl Test<'_> {
             moment.threads.retain(|thread| !(self.is_anomalous)(self.kind_of(&thread.job)));
             moment
         };
-        self.sample.moments.iter().step_by(every).map(normal).filter(|moment| !moment.threads.is_empty()).collect()
+        self.sample
+            .moments
+            .iter()
+            .step_by(every)
+            .map(normal)
+            .filter(|moment| !moment.threads.is_empty())
+            .collect()
     }
 }
 
@@ -234,8 +241,14 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
 }
 
 /// Normal windows and those of one anomalous kind, or of all.
-fn detection(scored: &[Scored<'_>], test: &Test<'_>, kind: Option<&str>, threshold: f64) -> Option<Detection> {
-    let is_wanted = |one: &&Scored<'_>| !(test.is_anomalous)(one.kind) || kind.is_none_or(|kind| kind == one.kind);
+fn detection(
+    scored: &[Scored<'_>],
+    test: &Test<'_>,
+    kind: Option<&str>,
+    threshold: f64,
+) -> Option<Detection> {
+    let is_wanted =
+        |one: &&Scored<'_>| !(test.is_anomalous)(one.kind) || kind.is_none_or(|kind| kind == one.kind);
     let chosen: Vec<&Scored<'_>> = scored.iter().filter(is_wanted).collect();
     let scores: Vec<f64> = chosen.iter().map(|one| one.finding.score).collect();
     let truth: Vec<bool> = chosen.iter().map(|one| (test.is_anomalous)(one.kind)).collect();

@@ -9,7 +9,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use workload::units::{show_bytes, show_count};
 
-use super::figures::{Curve, Plane, curve_chart, distance_chart, error_chart, look, plane_chart, window_chart};
+use super::figures::{
+    Curve, Plane, curve_chart, distance_chart, error_chart, look, plane_chart, window_chart,
+};
 use super::{Evaluation, Floor, KindResult, Test, UNKNOWN_KIND};
 use crate::detect::{Data, Model, Trained};
 
@@ -216,8 +218,10 @@ impl Report {
             for index in 0..stated.len() {
                 row.push(Self::shown(members, |one| Some(one.false_alarms.get(index)?.found * 100.0)) + " %");
             }
-            let speed = Self::spread(members, |one| Some(one.windows_a_second)).map_or(0.0, |spread| spread.mean);
-            let seconds = Spread::of(members.iter().map(|member| member.train_seconds)).map_or(0.0, |spread| spread.mean);
+            let speed =
+                Self::spread(members, |one| Some(one.windows_a_second)).map_or(0.0, |spread| spread.mean);
+            let seconds = Spread::of(members.iter().map(|member| member.train_seconds))
+                .map_or(0.0, |spread| spread.mean);
             let weights = members.first().map_or(0, |member| member.trained.n_weights());
             row.extend([show_count(speed as u64), format!("{seconds:.0} s"), show_bytes(4 * weights as u64)]);
             row
@@ -228,22 +232,25 @@ impl Report {
     /// Errors and detection, kind by kind.
     fn add_kinds(&self, page: &mut Page) {
         let Some(first) = self.ensembles.values().flatten().next() else { return };
-        let header: Vec<String> =
-            ["kind".to_owned(), ">windows".to_owned()].into_iter().chain(self.names().iter().map(|n| format!(">{n}"))).collect();
+        let header: Vec<String> = ["kind".to_owned(), ">windows".to_owned()]
+            .into_iter()
+            .chain(self.names().iter().map(|n| format!(">{n}")))
+            .collect();
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        let table = |page: &mut Page, number: &dyn Fn(&KindResult) -> Option<f64>| {
-            let mut rows = Vec::new();
-            for kind in &first.evaluation.kinds {
-                if number(kind).is_some() {
-                    let mut row = vec![kind.kind.clone(), kind.n_windows.to_string()];
-                    row.extend(self.ensembles.values().map(|members| {
-                        Self::shown(members, |one| one.kind(&kind.kind).and_then(number))
-                    }));
-                    rows.push(row);
+        let table =
+            |page: &mut Page, number: &dyn Fn(&KindResult) -> Option<f64>| {
+                let mut rows = Vec::new();
+                for kind in &first.evaluation.kinds {
+                    if number(kind).is_some() {
+                        let mut row = vec![kind.kind.clone(), kind.n_windows.to_string()];
+                        row.extend(self.ensembles.values().map(|members| {
+                            Self::shown(members, |one| one.kind(&kind.kind).and_then(number))
+                        }));
+                        rows.push(row);
+                    }
                 }
-            }
-            page.table(&header, rows);
-        };
+                page.table(&header, rows);
+            };
         page.heading("Errors by kind of job");
         table(page, &|kind| Some(kind.error));
         if first.evaluation.all.is_some() {
@@ -279,8 +286,10 @@ impl Report {
             found.map(|case| case.roc_auc)
         };
         let rows = cases.iter().map(|case| {
-            let mut row = vec![case.trouble.clone(), format!("{:.2}", case.strength), case.n_windows.to_string()];
-            let of = |members: &Vec<Member>| Self::shown(members, |one| auc(one, &case.trouble, case.strength));
+            let mut row =
+                vec![case.trouble.clone(), format!("{:.2}", case.strength), case.n_windows.to_string()];
+            let of =
+                |members: &Vec<Member>| Self::shown(members, |one| auc(one, &case.trouble, case.strength));
             row.extend(self.ensembles.values().map(of));
             row
         });
@@ -297,8 +306,12 @@ impl Report {
         for (model, members) in &self.ensembles {
             let at = |strength: &f32| {
                 let mean_of = |one: &Evaluation| {
-                    let of: Vec<f64> =
-                        one.cases.iter().filter(|case| case.strength == *strength).map(|case| case.roc_auc).collect();
+                    let of: Vec<f64> = one
+                        .cases
+                        .iter()
+                        .filter(|case| case.strength == *strength)
+                        .map(|case| case.roc_auc)
+                        .collect();
                     (!of.is_empty()).then(|| mean(&of))
                 };
                 Some((f64::from(*strength), Self::spread(members, mean_of)?.mean))
@@ -328,16 +341,22 @@ impl Report {
                 .collect();
             page.heading("Curves");
             page.text("The first member of each ensemble, all labelled anomalies.");
-            page.figure(folder.chart("roc", &curve_chart(Curve::Roc, &scored))?, "Up and to the left is better.");
+            page.figure(
+                folder.chart("roc", &curve_chart(Curve::Roc, &scored))?,
+                "Up and to the left is better.",
+            );
             let chart = curve_chart(Curve::PrecisionRecall, &scored);
             page.figure(folder.chart("precision-recall", &chart)?, "Up and to the right is better.");
         }
         for (model, members) in &self.ensembles {
-            let Some(member) = members.first().filter(|_| matches!(model, Model::Ae | Model::NodeGnn | Model::JobGnn)) else {
+            let Some(member) =
+                members.first().filter(|_| matches!(model, Model::Ae | Model::NodeGnn | Model::JobGnn))
+            else {
                 continue;
             };
             let name = model.name();
-            let (train, seen) = (look(&member.trained, &data.train, test), look(&member.trained, test.sample, test));
+            let (train, seen) =
+                (look(&member.trained, &data.train, test), look(&member.trained, test.sample, test));
             let n_channels = data.train.moments.first().map_or(4, |moment| moment.n_channels);
             page.heading(format!("What {name} sees"));
             for kind in ["np", SEED_TROUBLE, UNKNOWN_KIND, "spark"] {
@@ -361,8 +380,13 @@ impl Report {
                 }
             }
             let title = "Windows as they are (principal components)";
-            if let Some(chart) = plane_chart(title, Plane::Components, (&train, &seen), |one| one.window.values.clone()) {
-                page.figure(folder.chart("original-components", &chart)?, "The original space, for comparison.");
+            if let Some(chart) =
+                plane_chart(title, Plane::Components, (&train, &seen), |one| one.window.values.clone())
+            {
+                page.figure(
+                    folder.chart("original-components", &chart)?,
+                    "The original space, for comparison.",
+                );
             }
             if let Some(chart) = distance_chart(&seen, SEED_TROUBLE, test, n_channels) {
                 let svg = folder.chart(&format!("{name}-distance"), &chart)?;

@@ -61,7 +61,8 @@ impl Level {
             let of_single = if own.is_empty() { 1.0 } else { median_deviation(own).powi(2).max(1e-2) };
             let of_centre = median(middles.iter().map(|middle| middle[axis]).collect());
             let off = later.iter().map(|middle| (middle[axis] - of_centre).abs()).collect();
-            let share = held_out.iter().map(|group| pool.excess(group.len()) / group.len() as f64).sum::<f64>();
+            let share =
+                held_out.iter().map(|group| pool.excess(group.len()) / group.len() as f64).sum::<f64>();
             let by_chance = of_single * share / held_out.len().max(1) as f64;
             centre.push(of_centre);
             shared.push(((NORMAL_WIDTH * median(off)).powi(2) - by_chance).max(1e-2));
@@ -86,11 +87,16 @@ impl Level {
         if deviations.len() < 2 {
             return 0.0;
         }
-        let others: Vec<Vec<f64>> =
-            deviations.iter().enumerate().filter(|(at, _)| *at != which).map(|(_, one)| one.clone()).collect();
+        let others: Vec<Vec<f64>> = deviations
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| *at != which)
+            .map(|(_, one)| one.clone())
+            .collect();
         let middle = Pool::Median.middle(&others);
         let share = 1.0 + Pool::Median.excess(others.len()) / others.len() as f64;
-        let along = |axis: usize| (deviations[which][axis] - middle[axis]).powi(2) / (self.single[axis] * share);
+        let along =
+            |axis: usize| (deviations[which][axis] - middle[axis]).powi(2) / (self.single[axis] * share);
         (0..middle.len()).map(along).sum::<f64>() / middle.len() as f64
     }
 
@@ -137,6 +143,8 @@ mod tests {
         let mut one_off = groups(1, 30, 0.1).remove(0);
         one_off[3].iter_mut().for_each(|value| *value += 100.0);
         assert!(level.distance(&one_off) < 3.0 * usual, "one member does not drag the others along");
-        assert!(level.distance_from_peers(&one_off, 3) > 100.0 && level.distance_from_peers(&one_off, 4) < 10.0);
+        assert!(
+            level.distance_from_peers(&one_off, 3) > 100.0 && level.distance_from_peers(&one_off, 4) < 10.0
+        );
     }
 }

@@ -12,9 +12,9 @@ mod surprise;
 
 use std::ops::Range;
 
+use learn::Matrix;
 use learn::artifact::{Tensor, Tensors};
 use learn::mixture::Mixture;
-use learn::Matrix;
 use rayon::prelude::*;
 
 use self::features::features;
@@ -98,7 +98,8 @@ impl Detector for Hierarchy {
         let scored = findings.into_iter().zip(distances);
         scored
             .map(|(finding, distances)| {
-                let surprises = distances.iter().zip(&self.surprises).map(|(distance, level)| level.of(*distance));
+                let surprises =
+                    distances.iter().zip(&self.surprises).map(|(distance, level)| level.of(*distance));
                 Finding { score: surprises.fold(0.0, f64::max), ..finding }
             })
             .collect()

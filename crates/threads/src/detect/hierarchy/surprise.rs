@@ -30,8 +30,11 @@ impl Surprise {
         };
         let quantiles: Vec<f64> = (0..N_QUANTILES).map(at).collect();
         let from = quantiles[N_QUANTILES - 1];
-        let beyond: Vec<f64> =
-            normal.iter().filter(|value| **value > from).map(|value| (value / from.max(LEAST)).ln()).collect();
+        let beyond: Vec<f64> = normal
+            .iter()
+            .filter(|value| **value > from)
+            .map(|value| (value / from.max(LEAST)).ln())
+            .collect();
         let mean = beyond.iter().sum::<f64>() / beyond.len().max(1) as f64;
         Self { exponent: (1.0 / mean.max(LEAST)).min(MOST_EXPONENT), quantiles }
     }
@@ -43,7 +46,11 @@ impl Surprise {
         }
         let index = self.quantiles.partition_point(|quantile| *quantile < value);
         let below = self.quantiles[index.saturating_sub(1)];
-        let rest = if self.quantiles[index] > below { (value - below) / (self.quantiles[index] - below) } else { 0.0 };
+        let rest = if self.quantiles[index] > below {
+            (value - below) / (self.quantiles[index] - below)
+        } else {
+            0.0
+        };
         let place = (index.saturating_sub(1) as f64 + rest.clamp(0.0, 1.0)) / (N_QUANTILES - 1) as f64;
         -(1.0 - (1.0 - TAIL_SHARE) * place).log10()
     }

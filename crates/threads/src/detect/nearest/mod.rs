@@ -22,7 +22,12 @@ pub struct Nearest {
 
 impl Nearest {
     /// Remembers `n_remembered` windows of a sample.
-    pub fn fit(sample: &Sample, n_remembered: usize, n_components: usize, seed: u64) -> Result<Self, PcaError> {
+    pub fn fit(
+        sample: &Sample,
+        n_remembered: usize,
+        n_components: usize,
+        seed: u64,
+    ) -> Result<Self, PcaError> {
         let windows = sample.moments.iter().flat_map(|moment| &moment.threads).map(|thread| &thread.values);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let chosen: Vec<&Vec<f32>> = windows.sample(&mut rng, n_remembered);

@@ -23,9 +23,11 @@ impl Detector for Variational {
         let windows = values_of(moment);
         let (means, logs) = self.net.embed(&windows);
         let expected = self.net.restore(&means);
-        let draws: Vec<Vec<f32>> = (0..N_DRAWS).map(|draw| self.net.restore(&drawn(&means, &logs, draw))).collect();
+        let draws: Vec<Vec<f32>> =
+            (0..N_DRAWS).map(|draw| self.net.restore(&drawn(&means, &logs, draw))).collect();
         let (size, n_latent) = (self.net.size(), self.net.n_latent());
-        let row = |values: &[f32], index: usize, size: usize| values[index * size..(index + 1) * size].to_vec();
+        let row =
+            |values: &[f32], index: usize, size: usize| values[index * size..(index + 1) * size].to_vec();
         let finding = |(index, window): (usize, &[f32])| {
             let expected = row(&expected, index, size);
             let drawn: Vec<Vec<f32>> = draws.iter().map(|draw| row(draw, index, size)).collect();
