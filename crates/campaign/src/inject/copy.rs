@@ -2,6 +2,7 @@
 //! learns from stays as it was.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use archive::{Archive, Selection, Snapshot};
 use rand::{RngExt, SeedableRng};
@@ -108,25 +109,16 @@ impl Slice {
         let mut injections = Vec::new();
         // What is shared comes to all nodes at the same time.
         let common = settings.seed ^ hour.0 as u64;
-        let n_steps = (settings.length.0 / self.period.0).max(1) as usize;
-        let mut owners: BTreeMap<JobId, Vec<usize>> = BTreeMap::new();
-        for (index, trace) in self.traces.iter().enumerate() {
-            for step in (0..trace.len()).step_by(n_steps) {
-                if let Owner::Job(job) = trace.owner(step) {
-                    let of_job = owners.entry(job.clone()).or_default();
-                    if of_job.last() != Some(&index) {
-                        of_job.push(index);
-                    }
-                }
-            }
-        }
-        for (job, traces) in owners {
+        for (job, (traces, owned)) in self.owned() {
             let own = job.as_str().bytes().fold(common, |hash, byte| hash.rotate_left(7) ^ u64::from(byte));
-            let mut rng =
-                Xoshiro256PlusPlus::seed_from_u64(if settings.trouble.is_shared() { common } else { own });
+            let is_shared = settings.trouble.is_shared();
+            let mut rng = Xoshiro256PlusPlus::seed_from_u64(if is_shared { common } else { own });
             let is_chosen = rng.random_bool(settings.chance.clamp(0.0, 1.0));
-            let offset = rng.random_range(0..(Millis::HOUR.0 - settings.length.0).max(1));
-            let start = (hour + Millis(offset)).floor(self.period);
+            let within = if is_shared { hour..hour + Millis::HOUR } else { owned };
+            let length = settings.length.min(within.end - within.start);
+            let n_steps = (length.0 / self.period.0).max(1) as usize;
+            let offset = rng.random_range(0..=(within.end - within.start).0 - length.0);
+            let start = (within.start + Millis(offset)).floor(self.period);
             let end = start + Millis(self.period.0 * n_steps as i64);
             if !is_chosen || !jobs.contains(&job, start, end) {
                 continue;
@@ -159,6 +151,27 @@ impl Slice {
             }
         }
         injections
+    }
+
+    /// The traces in which each job owned a thread, and from when to when it did.
+    fn owned(&self) -> BTreeMap<JobId, (Vec<usize>, Range<Timestamp>)> {
+        let mut found: BTreeMap<JobId, (Vec<usize>, Range<Timestamp>)> = BTreeMap::new();
+        for (index, trace) in self.traces.iter().enumerate() {
+            for (time, _, owner) in trace.read_steps() {
+                let Owner::Job(job) = owner else { continue };
+                let end = time + self.period;
+                match found.get_mut(job) {
+                    Some((traces, owned)) => {
+                        (owned.start, owned.end) = (owned.start.min(time), owned.end.max(end));
+                        if traces.last() != Some(&index) {
+                            traces.push(index);
+                        }
+                    }
+                    None => drop(found.insert(job.clone(), (vec![index], time..end))),
+                }
+            }
+        }
+        found
     }
 
     /// Where a stretch begins in a trace, if the job owned its thread all the time.

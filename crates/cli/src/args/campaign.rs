@@ -186,13 +186,13 @@ pub struct LabelsArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "The file, for example:\n  job,kind,set\n  4711,lammps,train\n  4712,lammps,test\n\n\
-    Example:\n  tracewise campaign label traces known.csv")]
+    Example:\n  tracewise campaign label traces --known known.csv")]
 pub struct LabelArgs {
     #[command(flatten)]
     pub place: Place,
     /// CSV with the columns job,kind,set; sets are train, validation, test
-    #[arg(value_name = "FILE")]
-    pub labels: PathBuf,
+    #[arg(long, value_name = "FILE")]
+    pub known: PathBuf,
     /// Print the labels as JSON
     #[arg(long)]
     pub json: bool,

@@ -191,7 +191,7 @@ fn jobs_can_be_labelled_by_hand() {
         let file = folder.path().join("known.csv");
         std::fs::write(&file, text).unwrap();
         let mut label = tracewise();
-        label.args(["campaign", "label", "--json"]).arg(&archive).arg(file);
+        label.args(["campaign", "label", "--json"]).arg(&archive).arg("--known").arg(file);
         label
     };
     assert!(refused(&mut label("job,kind,set\n9,spark,test\n")).contains("has no job 9"));
@@ -230,7 +230,9 @@ fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
     assert!(
         refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is no artifact")
     );
-    assert!(refused(&mut score(&model, &small, "s.csv")).contains("there is no window of 40 s"));
+    stdout_of(&mut with("[detector]\nwindow = 120\n"));
+    let long = folder.path().join("x");
+    assert!(refused(&mut score(&long, &small, "s.csv")).contains("there is no window of 120 s"));
     assert!(!folder.path().join("s.csv").exists(), "what was refused leaves nothing");
     let manifest = model.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();

@@ -23,8 +23,8 @@ struct Known {
 
 pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.place.open(config)?;
-    let shown = || args.labels.display().to_string();
-    let mut reader = csv::Reader::from_path(&args.labels).with_context(shown)?;
+    let shown = || args.known.display().to_string();
+    let mut reader = csv::Reader::from_path(&args.known).with_context(shown)?;
     let known: Vec<Known> = reader.deserialize().collect::<Result<_, csv::Error>>().with_context(shown)?;
     if known.is_empty() {
         bail!("{}: there is no job in it; write the columns job,kind,set", shown());
@@ -37,7 +37,7 @@ pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
             bail!("{}: {} has no job {job}", shown(), archive.address());
         };
         new.push(Label {
-            campaign: format!("{}-{set}", args.labels.file_stem().unwrap_or_default().to_string_lossy()),
+            campaign: format!("{}-{set}", args.known.file_stem().unwrap_or_default().to_string_lossy()),
             set,
             kind,
             node: node.clone(),
