@@ -137,7 +137,7 @@ fn edges(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, usize, f64)> {
             directed.push((index.min(*other), index.max(*other), weight));
         }
     }
-    directed.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)));
+    directed.sort_by_key(|edge| (edge.0, edge.1));
     directed
         .chunk_by(|a, b| (a.0, a.1) == (b.0, b.1))
         .map(|pair| {
@@ -202,11 +202,11 @@ fn squared_distance(one: [f64; 2], other: [f64; 2]) -> f64 {
 
 /// Moves two points along the line between them.
 fn push(layout: &mut [[f64; 2]], one: usize, other: usize, force: f64) {
-    for axis in 0..2 {
-        let step = (force * (layout[one][axis] - layout[other][axis])).clamp(-MOST_STEP, MOST_STEP);
-        layout[one][axis] += step;
-        layout[other][axis] -= step;
-    }
+    let (here, there) = (layout[one], layout[other]);
+    let step: [f64; 2] =
+        std::array::from_fn(|axis| (force * (here[axis] - there[axis])).clamp(-MOST_STEP, MOST_STEP));
+    layout[one] = [here[0] + step[0], here[1] + step[1]];
+    layout[other] = [there[0] - step[0], there[1] - step[1]];
 }
 
 /// How far neighbours in the plane are neighbours in truth, between zero and one (Venna and Kaski, 2001).

@@ -58,10 +58,12 @@ pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usiz
     let mut sum = 0.0f64;
     let mut kept = vec![0.0; input.data.len()];
     for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
-        for index in at..at + n_shares {
-            let share = input.data[index].max(LEAST_SHARE);
-            sum -= f64::from(target.data[index] * share.ln());
-            kept[index] = -scale * target.data[index] / share;
+        let row = at..at + n_shares;
+        let shares = input.data[row.clone()].iter().zip(&target.data[row.clone()]);
+        for (slope, (share, target)) in kept[row].iter_mut().zip(shares) {
+            let share = share.max(LEAST_SHARE);
+            sum -= f64::from(target * share.ln());
+            *slope = -scale * target / share;
         }
     });
     tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SlopesOf { x, kept })
