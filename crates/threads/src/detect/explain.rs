@@ -29,6 +29,17 @@ pub struct ChannelPart {
     pub expected: f64,
 }
 
+/// What a detector that compares threads was most surprised by.
+pub fn level_in_words(level: &str) -> &'static str {
+    match level {
+        "peers" => "it differs from the other threads of its job",
+        "job" => "all threads of its job differ together",
+        "node" => "the jobs of its node differ together",
+        "cluster" => "the jobs of the whole cluster differ together",
+        _ => "the thread itself is unlike what was learnt",
+    }
+}
+
 /// Explains a window that begins at `start` and was expected otherwise.
 pub fn explain(
     window: &[f32],

@@ -48,6 +48,8 @@ pub struct Finding {
     /// The window as the detector would have expected it.
     pub expected: Vec<f32>,
     pub uncertainty: Option<Uncertainty>,
+    /// Where it is strange, for detectors that look at more than the thread: see `hierarchy`.
+    pub level: Option<&'static str>,
 }
 
 /// How sure a variational autoencoder is.
@@ -64,7 +66,7 @@ impl Finding {
     pub fn of_expected(window: &[f32], expected: Vec<f32>, embedding: Vec<f32>, n_channels: usize) -> Self {
         let errors = channel_errors(window, &expected, n_channels);
         let score = errors.iter().sum::<f64>() / n_channels as f64;
-        Self { score, errors, embedding, expected, uncertainty: None }
+        Self { score, errors, embedding, expected, uncertainty: None, level: None }
     }
 }
 

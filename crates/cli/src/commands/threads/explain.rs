@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use threads::detect::diagnosis::{Atlas, Likeness, place, point_of};
-use threads::detect::explain::{Explanation, explain};
+use threads::detect::explain::{Explanation, explain, level_in_words};
 use workload::JobId;
 
 use super::open;
@@ -24,6 +24,7 @@ struct Case {
     job: String,
     score: f64,
     threshold: f64,
+    level: Option<&'static str>,
     explanation: Explanation,
     like: Vec<Likeness>,
 }
@@ -47,6 +48,7 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
                 cpu: thread.cpu.0,
                 job: thread.job.to_string(),
                 score: finding.score,
+                level: finding.level,
                 threshold,
                 explanation: explain(
                     &thread.values,
@@ -92,6 +94,9 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
             show_time(case.explanation.to),
             case.explanation.words
         ))?;
+        if let Some(level) = case.level {
+            say(&format!("  {}", level_in_words(level)))?;
+        }
         if !case.like.is_empty() {
             say(&format!("  {}", likeness_in_words(&case.like)))?;
         }

@@ -23,7 +23,7 @@ const MOST_POINTS: usize = 3_000;
 /// Rates of false alarms that thresholds are checked at.
 const RATES_ASKED: [f64; 3] = [0.05, 0.01, 0.001];
 /// Normal windows that trouble is put into.
-const MOST_TROUBLED: usize = 2_000;
+const MOST_TROUBLED: usize = 4_000;
 /// Windows around an anomaly that may count for it in VUS-PR.
 const TOLERANCE: usize = 4;
 

@@ -45,7 +45,15 @@ pub struct Level {
 impl Level {
     /// From groups of deviations of normal windows, and of others that were held out: how far middles are from each
     /// other one hour says nothing of the next.
-    pub fn fit(groups: &[Vec<Vec<f64>>], held_out: &[Vec<Vec<f64>>], size: usize, pool: Pool) -> Self {
+    ///
+    /// `doubt` is how much more groups may vary than these few do.
+    pub fn fit(
+        groups: &[Vec<Vec<f64>>],
+        held_out: &[Vec<Vec<f64>>],
+        size: usize,
+        pool: Pool,
+        doubt: f64,
+    ) -> Self {
         let middle = |group: &Vec<Vec<f64>>| pool.middle(group);
         let middles: Vec<Vec<f64>> = groups.iter().map(middle).collect();
         let later: Vec<Vec<f64>> = held_out.iter().map(middle).collect();
@@ -65,7 +73,7 @@ impl Level {
                 held_out.iter().map(|group| pool.excess(group.len()) / group.len() as f64).sum::<f64>();
             let by_chance = of_single * share / held_out.len().max(1) as f64;
             centre.push(of_centre);
-            shared.push(((NORMAL_WIDTH * median(off)).powi(2) - by_chance).max(1e-2));
+            shared.push(doubt * ((NORMAL_WIDTH * median(off)).powi(2) - by_chance).max(1e-2));
             single.push(of_single);
         }
         Self { pool, centre, shared, single }
@@ -134,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_is_small_in_each_is_large_in_the_middle_of_many() {
-        let level = Level::fit(&groups(400, 30, 0.1), &groups(100, 30, 0.1), 4, Pool::Median);
+        let level = Level::fit(&groups(400, 30, 0.1), &groups(100, 30, 0.1), 4, Pool::Median, 1.0);
         let usual: f64 = groups(100, 30, 0.1).iter().map(|group| level.distance(group)).sum::<f64>() / 100.0;
         assert!((0.6..1.6).contains(&usual), "{usual}");
         let mut shifted = groups(1, 30, 0.1).remove(0);

@@ -10,12 +10,14 @@ mod features;
 mod level;
 mod surprise;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use learn::Matrix;
 use learn::artifact::{Tensor, Tensors};
 use learn::mixture::Mixture;
 use rayon::prelude::*;
+use workload::JobId;
 
 use self::features::features;
 use self::level::{Level, Pool};
@@ -29,6 +31,9 @@ const LEAST_JOBS: usize = 5;
 /// Levels, from the window itself to the cluster.
 const N_LEVELS: usize = 5;
 pub const LEVELS: [&str; N_LEVELS] = ["thread", "peers", "job", "node", "cluster"];
+/// With one job in validation, others may vary by this much more, in variance.
+const DOUBT: f64 = 8.0;
+
 #[derive(Debug, Clone)]
 pub struct Hierarchy {
     base: Autoencoder,
@@ -51,9 +56,13 @@ impl Hierarchy {
             pairs.map(|(moment, described)| Pooled::new(moment, deviations_of(&mixture, described))).collect()
         };
         let (of_train, of_validation) = (pooled(train, &of_train), pooled(validation, &of_validation));
+        // What few jobs have in common says little of what many would.
+        let jobs: BTreeSet<&JobId> =
+            validation.moments.iter().flat_map(|moment| &moment.threads).map(|thread| &thread.job).collect();
+        let doubt = 1.0 + DOUBT / jobs.len().max(1) as f64;
         let level = |groups: &dyn Fn(&Pooled) -> Vec<Vec<Vec<f64>>>, pool| {
             let all = |pooled: &[Pooled]| -> Vec<Vec<Vec<f64>>> { pooled.iter().flat_map(groups).collect() };
-            Level::fit(&all(&of_train), &all(&of_validation), size, pool)
+            Level::fit(&all(&of_train), &all(&of_validation), size, pool, doubt)
         };
         let levels = Levels {
             job: level(&Pooled::by_job, Pool::Mean),
@@ -100,7 +109,9 @@ impl Detector for Hierarchy {
             .map(|(finding, distances)| {
                 let surprises =
                     distances.iter().zip(&self.surprises).map(|(distance, level)| level.of(*distance));
-                Finding { score: surprises.fold(0.0, f64::max), ..finding }
+                let most = surprises.zip(LEVELS).max_by(|a, b| a.0.total_cmp(&b.0));
+                let (score, level) = most.map_or((0.0, LEVELS[0]), |most| most);
+                Finding { score, level: Some(level), ..finding }
             })
             .collect()
     }
