@@ -257,6 +257,7 @@ n_graph_hidden = 32
 
 [detector.train]
 n_epochs = 30
+# Windows a step; fewer where there are few windows in all.
 batch = 64
 rate = 0.001
 # Epochs without a better validation after which training ends.

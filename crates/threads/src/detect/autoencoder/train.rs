@@ -20,6 +20,9 @@ use crate::detect::channel::N_RATES;
 /// How much cross entropy is added to the squared error. The rare kinds of windows are learnt by it: a softmax that is
 /// sure of the wrong mode leaves squared errors no slope.
 const ENTROPY_WEIGHT: f32 = 0.1;
+/// Steps that an epoch should have, and windows that a batch has at least.
+const LEAST_STEPS: usize = 128;
+const LEAST_BATCH: usize = 8;
 /// Windows that each epoch is judged by.
 const MOST_VALIDATED: f64 = 2_000.0;
 
@@ -149,8 +152,10 @@ pub fn fit(
     tell: impl FnMut(&Epoch, &TrainState) -> Then,
 ) -> Net {
     let (train, validation) = (Graphs::new(train, reach), Graphs::new(validation, reach));
-    // A batch has about as many windows, whatever the graphs.
-    let batch = (settings.batch as f64 / train.mean_size()).round().max(1.0) as usize;
+    // Little data is gone through in small steps, or there would be too few of them; and a batch has about as many
+    // windows, whatever the graphs.
+    let n_windows = settings.batch.min(train.sample.n_windows() / LEAST_STEPS).max(LEAST_BATCH);
+    let batch = (n_windows as f64 / train.mean_size()).round().max(1.0) as usize;
     let settings = TrainSettings { batch, ..settings.clone() };
     let mut state = begun.unwrap_or_else(|| TrainState::new(net.parameters.clone(), &settings));
     state.train(&Restoring { net: &net, train, validation, divergence_weight }, &settings, tell);
