@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use threads::detect::Model;
 use workload::units::parse_duration;
@@ -24,40 +25,14 @@ pub enum ThreadsCommand {
     Evaluate(EvaluateArgs),
 }
 
-/// What a detector can be asked to be.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum WhichModel {
-    /// Autoencoder of single threads
-    Ae,
-    /// Autoencoder in which all threads of a node exchange a message
-    NodeGnn,
-    /// Autoencoder in which the threads of a job on a node exchange a message
-    JobGnn,
-    /// Variational autoencoder, which says how sure it is
-    Vae,
-    /// Principal components: a baseline
-    Pca,
-    /// Nearest neighbour in the training windows: a baseline
-    Nearest,
-    /// Deviations from groups of normal windows, pooled over threads, jobs, nodes and the cluster
-    Hierarchy,
-    /// The one that measurements recommend
-    Best,
-}
-
-impl From<WhichModel> for Model {
-    fn from(which: WhichModel) -> Self {
-        match which {
-            WhichModel::Ae => Self::Ae,
-            WhichModel::NodeGnn => Self::NodeGnn,
-            WhichModel::JobGnn => Self::JobGnn,
-            WhichModel::Vae => Self::Vae,
-            WhichModel::Pca => Self::Pca,
-            WhichModel::Nearest => Self::Nearest,
-            WhichModel::Hierarchy => Self::Hierarchy,
-            WhichModel::Best => Self::BEST,
-        }
-    }
+/// Detectors by name, with `best` for the one that measurements recommend.
+fn model_parser() -> impl TypedValueParser<Value = Model> {
+    let named = |model: Model| PossibleValue::new(model.name()).help(model.description());
+    let best = PossibleValue::new("best")
+        .help(format!("The one that measurements recommend: {}", Model::BEST.name()));
+    let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
+    PossibleValuesParser::new(names)
+        .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
 }
 
 #[derive(Debug, ClapArgs)]
@@ -69,8 +44,9 @@ impl From<WhichModel> for Model {
     tracewise threads train --model ae --data traces --out model --seed 3 --config detector.toml"
 )]
 pub struct TrainArgs {
-    #[arg(long, value_enum)]
-    pub model: WhichModel,
+    /// The kind of detector
+    #[arg(long, value_parser = model_parser())]
+    pub model: Model,
     /// The archive to learn from: its train set; thresholds come from its validation set. Without labels, the first
     /// six tenths of its time and the two after them
     #[arg(long, value_name = "ARCHIVE")]
@@ -163,13 +139,9 @@ pub struct EvaluateArgs {
     #[arg(long, value_name = "ARCHIVE")]
     pub data: Option<String>,
     /// Detectors to compare
-    #[arg(
-        long,
-        value_enum,
-        value_delimiter = ',',
-        default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy"
-    )]
-    pub models: Vec<WhichModel>,
+    #[arg(long, value_parser = model_parser(), value_delimiter = ',',
+        default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy")]
+    pub models: Vec<Model>,
     /// How often each is trained, from other beginnings
     #[arg(long, default_value = "10")]
     pub ensemble: usize,

@@ -218,6 +218,10 @@ fn help_is_complete() {
         let help = stdout_of(tracewise().args(["archive", command, "--help"]));
         insta::assert_snapshot!(format!("help-archive-{command}"), help);
     }
+    for command in ["train", "score", "embed", "explain", "watch", "evaluate"] {
+        let help = stdout_of(tracewise().args(["threads", command, "--help"]));
+        insta::assert_snapshot!(format!("help-threads-{command}"), help);
+    }
 }
 
 #[test]

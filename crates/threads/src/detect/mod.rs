@@ -119,4 +119,18 @@ impl Model {
             Self::Hierarchy => "hierarchy",
         }
     }
+
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Ae => "Autoencoder of single threads",
+            Self::NodeGnn => "Autoencoder in which all threads of a node exchange a message",
+            Self::JobGnn => "Autoencoder in which the threads of a job on a node exchange a message",
+            Self::Vae => "Variational autoencoder, which says how sure it is",
+            Self::Pca => "Principal components: a baseline",
+            Self::Nearest => "The nearest window of the training data: a baseline",
+            Self::Hierarchy => {
+                "Deviations from groups of normal windows, pooled over threads, jobs, nodes and the cluster"
+            }
+        }
+    }
 }

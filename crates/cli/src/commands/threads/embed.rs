@@ -6,7 +6,7 @@ use archive::table::{Cell, CellKind, TableWriter};
 use serde_json::json;
 use workload::units::show_count;
 
-use super::key;
+use super::{KEY, key};
 use crate::args::EmbedArgs;
 use crate::config::Config;
 use crate::output::{say, say_json};
@@ -14,13 +14,7 @@ use crate::output::{say, say_json};
 pub fn run(args: &EmbedArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
     let names: Vec<String> = (0..trained.n_embedding()).map(|axis| format!("z{axis}")).collect();
-    let mut columns = vec![
-        ("node", CellKind::Word),
-        ("cpu", CellKind::Whole),
-        ("job", CellKind::Word),
-        ("window_start", CellKind::Time),
-        ("window_seconds", CellKind::Real),
-    ];
+    let mut columns = KEY.to_vec();
     columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Real)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut n_windows = 0;

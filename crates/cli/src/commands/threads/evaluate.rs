@@ -8,7 +8,7 @@ use campaign::Kind;
 use campaign::inject::{cases, contaminate};
 use threads::detect::evaluate::report::{Member, Report, write};
 use threads::detect::evaluate::{Test, evaluate, floor};
-use threads::detect::{Data, Model, Trained};
+use threads::detect::{Data, Trained};
 use workload::Set;
 
 use super::open;
@@ -42,7 +42,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let Some(floor) = floor(&data.train, &test, seed) else {
         bail!("{}: there is nothing to judge by", archive.address())
     };
-    let mut models: Vec<Model> = args.models.iter().map(|model| Model::from(*model)).collect();
+    let mut models = args.models.clone();
     models.sort_unstable();
     models.dedup();
     let mut members = Vec::new();

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use archive::Archive;
-use archive::table::Cell;
+use archive::table::{Cell, CellKind};
 use threads::detect::{Jobs, Moment, ThreadWindow, Trained, for_each_moment};
 
 use crate::args::{Look, ThreadsCommand};
@@ -92,7 +92,16 @@ impl Look {
     }
 }
 
-/// What says which window a row is of: node, cpu, job, window_start, window_seconds.
+/// The columns that say which window a row is of.
+const KEY: [(&str, CellKind); 5] = [
+    ("node", CellKind::Word),
+    ("cpu", CellKind::Whole),
+    ("job", CellKind::Word),
+    ("window_start", CellKind::Time),
+    ("window_seconds", CellKind::Real),
+];
+
+/// The cells of [`KEY`].
 fn key(moment: &Moment, thread: &ThreadWindow, trained: &Trained) -> Vec<Cell> {
     let seconds = trained.config.window as f64 * trained.period.as_seconds();
     vec![

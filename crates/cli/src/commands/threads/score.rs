@@ -8,7 +8,7 @@ use serde_json::json;
 use workload::units::show_count;
 use workload::{JobId, NodeName};
 
-use super::key;
+use super::{KEY, key};
 use crate::args::ScoreArgs;
 use crate::config::Config;
 use crate::output::{say, say_json, say_table};
@@ -28,15 +28,8 @@ pub fn run(args: &ScoreArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let kinds: BTreeMap<JobId, String> =
         archive.labels()?.into_iter().map(|label| (label.job, label.kind)).collect();
     let errors: Vec<String> = trained.channels().iter().map(|channel| format!("{channel}_error")).collect();
-    let mut columns = vec![
-        ("node", CellKind::Word),
-        ("cpu", CellKind::Whole),
-        ("job", CellKind::Word),
-        ("window_start", CellKind::Time),
-        ("window_seconds", CellKind::Real),
-        ("score", CellKind::Real),
-        ("threshold", CellKind::Real),
-    ];
+    let mut columns = KEY.to_vec();
+    columns.extend([("score", CellKind::Real), ("threshold", CellKind::Real)]);
     columns.extend(errors.iter().map(|name| (name.as_str(), CellKind::Real)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut jobs: BTreeMap<(JobId, NodeName), JobScores> = BTreeMap::new();

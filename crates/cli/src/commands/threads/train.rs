@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use serde_json::json;
-use threads::detect::{Model, Progress as Step, train};
+use threads::detect::{Progress as Step, train};
 use workload::units::{show_count, show_length};
 
 use super::open;
@@ -15,24 +15,24 @@ use crate::progress::Progress;
 
 pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = open(args.data.as_deref(), config)?;
-    let model = Model::from(args.model);
     let seed = args.seed.unwrap_or(config.detector.train.seed);
     let reading = Progress::new(format!("reading {}", archive.address()));
     let checkpoint = checkpoint_of(&args.out);
-    let trained = train(&archive, model, &config.detector, seed, Some(&checkpoint), |step| match step {
-        Step::Reading { done, total, .. } => reading.update(done, total),
-        Step::Resumed { epoch } => complain(&format!("going on after epoch {epoch}")),
-        Step::Epoch(epoch) => complain(&format!(
-            "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  {} left at most",
-            epoch.epoch,
-            epoch.n_epochs,
-            epoch.loss,
-            epoch.validation,
-            epoch.best,
-            epoch.took.as_secs_f64(),
-            show_length(epoch.left.into()),
-        )),
-    })?;
+    let trained =
+        train(&archive, args.model, &config.detector, seed, Some(&checkpoint), |step| match step {
+            Step::Reading { done, total, .. } => reading.update(done, total),
+            Step::Resumed { epoch } => complain(&format!("going on after epoch {epoch}")),
+            Step::Epoch(epoch) => complain(&format!(
+                "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  {} left at most",
+                epoch.epoch,
+                epoch.n_epochs,
+                epoch.loss,
+                epoch.validation,
+                epoch.best,
+                epoch.took.as_secs_f64(),
+                show_length(epoch.left.into()),
+            )),
+        })?;
     drop(reading);
     trained.write(&args.out)?;
     if checkpoint.exists() {
