@@ -24,7 +24,7 @@ from torch.nn import functional as F
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/bench-detect"
-SECONDS, ROUNDS = 4.0, 5
+SECONDS, ROUNDS = 3.0, 3
 STEPS, CHANNELS, WIDTHS, KERNEL, HIDDEN, LATENT, GRAPH_HIDDEN = 100, 4, [32, 64, 64], 5, 128, 16, 32
 BATCH, GRAPHS, THREADS = 256, 64, 32
 

@@ -242,6 +242,43 @@ fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
     assert!(refused(&mut score(&model, &recorded(), "s.csv")).contains("channels"));
 }
 
+/// Ten minutes of four threads of one job, all of them as busy.
+fn steady(folder: &Path, name: &str, user: f64) -> std::path::PathBuf {
+    use std::fmt::Write;
+    let modes = ["Idle", "Steal", "Sys", "User", "Wait"];
+    let mut text = "t".to_owned();
+    for cpu in 1..=4 {
+        modes.iter().for_each(|mode| write!(text, ",node5_CPU00{cpu}_{mode}%").unwrap());
+    }
+    for second in 0..600 {
+        write!(text, "\n{}", 1_525_400_000 + second).unwrap();
+        (0..4).for_each(|_| write!(text, ",{},0,0,{user},0", 100.0 - user).unwrap());
+    }
+    let (csv, archive) = (folder.join(format!("{name}.csv")), folder.join(name));
+    std::fs::write(&csv, text + "\n").unwrap();
+    let mut import = tracewise();
+    import.args(["archive", "import", "--preset", "exathlon", "--job", "1", "--into"]).arg(&archive).arg(csv);
+    stdout_of(&mut import);
+    archive
+}
+
+#[test]
+fn what_does_nothing_or_was_not_read_teaches_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let idle = steady(folder.path(), "idle", 0.0);
+    assert!(refused(&mut train(folder.path(), "pca", &idle)).contains("its threads do nothing"));
+    let busy = steady(folder.path(), "busy", 40.0);
+    stdout_of(&mut train(folder.path(), "pca", &busy));
+    let mut command = tracewise();
+    command
+        .args(["threads", "train", "--model", "pca", "--data"])
+        .arg(&busy)
+        .arg("--out")
+        .arg(folder.path().join("x"));
+    command.arg("--config").arg(settings(folder.path(), "[detector]\nchannels = [\"io-pressure\"]\n"));
+    assert!(refused(&mut command).contains("no window has the channel io_pressure"));
+}
+
 #[test]
 fn the_first_version_of_an_artifact_is_still_read() {
     let folder = tempfile::tempdir().unwrap();
