@@ -53,7 +53,7 @@ class Net(torch.nn.Module):
         self.hidden, self.latent = torch.nn.Linear(size, HIDDEN), torch.nn.Linear(HIDDEN, LATENT)
         self.graph = has_graph
         if has_graph:
-            self.from_, self.to = torch.nn.Linear(LATENT, GRAPH_HIDDEN), torch.nn.Linear(LATENT, GRAPH_HIDDEN)
+            self.ends, self.starts = torch.nn.Linear(LATENT, GRAPH_HIDDEN), torch.nn.Linear(LATENT, GRAPH_HIDDEN)
             self.strength = torch.nn.Linear(GRAPH_HIDDEN, 1)
             self.first, self.second = torch.nn.Linear(LATENT, GRAPH_HIDDEN), torch.nn.Linear(GRAPH_HIDDEN, LATENT)
         self.from_latent, self.from_hidden = torch.nn.Linear(LATENT, HIDDEN), torch.nn.Linear(HIDDEN, size)
@@ -67,7 +67,7 @@ class Net(torch.nn.Module):
         z = self.latent(torch.relu(self.hidden(x.flatten(1))))
         if self.graph:
             g = z.view(-1, THREADS, LATENT)
-            pairs = torch.relu(self.from_(g)[:, :, None] + self.to(g)[:, None])
+            pairs = torch.relu(self.ends(g)[:, :, None] + self.starts(g)[:, None])
             strength = self.strength(pairs).squeeze(-1) * (1 - torch.eye(THREADS))
             g = g + self.second(torch.relu(self.first(g + strength @ g)))
             z = g.reshape(-1, LATENT)
