@@ -114,12 +114,8 @@ fn every_detector_finds_what_is_strange_and_says_by_how_much_and_where() {
         }
         assert!(strange[0].score > trained.thresholds.for_all.score, "{}", model.name());
         assert!(strange[0].score > 2.0 * calm[0].score, "{}", model.name());
-        let worst = strange[0].errors.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).unwrap().0;
-        assert!(
-            [0, 2].contains(&worst),
-            "{}: user or iowait is what is off, not channel {worst}",
-            model.name()
-        );
+        let share = strange[0].errors[2] / strange[0].errors.iter().sum::<f64>();
+        assert!(share > 0.25, "{}: iowait makes {share} of the error", model.name());
         assert_eq!(calm[0].uncertainty.is_some(), model == Model::Vae);
     }
 }
