@@ -4,7 +4,7 @@
 help: ## Say what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-run: ## Build Tracewise, simulate a cluster, analyse it, and go on with it live; nothing else is needed
+run: ## Build Tracewise, simulate a cluster, learn what is normal there, watch it live; nothing else is needed
 	cargo build --release --quiet --bin tracewise
 	scripts/run
 

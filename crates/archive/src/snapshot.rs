@@ -136,6 +136,12 @@ impl Snapshot {
         (first <= last).then_some((first, last))
     }
 
+    /// First and last reading of all nodes, the same way.
+    pub fn span(&self) -> Option<(Timestamp, Timestamp)> {
+        let bounds = self.nodes().into_iter().filter_map(|node| self.bounds(&node));
+        bounds.reduce(|(first, last), other| (first.min(other.0), last.max(other.1)))
+    }
+
     /// The readings of a node as they were counted, hour by hour, sorted by thread and time.
     pub(crate) fn hours(&self, node: &NodeName, lookback: Millis) -> Result<Hours<'_>> {
         let from = self.selection.from - lookback;

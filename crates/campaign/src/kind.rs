@@ -43,6 +43,11 @@ impl Kind {
         Self::ANOMALOUS.contains(&self)
     }
 
+    /// Whether that is the name of an anomalous kind; names that nobody knows are not.
+    pub fn is_anomaly(name: &str) -> bool {
+        name.parse::<Self>().is_ok_and(Self::is_anomalous)
+    }
+
     /// How many threads it has to have, where it cannot be chosen.
     pub const fn fixed_threads(self) -> Option<u16> {
         match self {

@@ -162,13 +162,6 @@ impl Artifact {
         let tensors = read_tensors(&bytes).map_err(|reason| ArtifactError::damaged(&weights, reason))?;
         Ok(Self { kind: manifest.kind, body: manifest.body, tensors })
     }
-
-    /// The hash of the weights: what tells one model from another.
-    pub fn hash(&self) -> Result<String, ArtifactError> {
-        let weights =
-            self.weights().map_err(|reason| ArtifactError::damaged(Path::new(&self.kind), reason))?;
-        Ok(hash(&weights))
-    }
 }
 
 fn read_tensors(bytes: &[u8]) -> Result<Tensors, String> {

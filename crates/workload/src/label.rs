@@ -71,6 +71,11 @@ pub struct Injection {
     pub end: Timestamp,
 }
 
+/// The name under which kinds that differ only in size are one: all `mpi-N` are `mpi`.
+pub fn family(kind: &str) -> &str {
+    if kind.starts_with("mpi-") { "mpi" } else { kind }
+}
+
 /// In order of time; those that start together, by job.
 pub fn sort(labels: &mut [Label]) {
     labels.sort_by(|a, b| (a.start, &a.job).cmp(&(b.start, &b.job)));

@@ -47,26 +47,19 @@ pub fn copy(
         modes: [Mode::User, Mode::System, Mode::Iowait, Mode::Idle].into_iter().collect(),
         period,
     })?;
-    let all = from.snapshot(Selection::default())?;
-    let nodes = all.nodes();
-    let bounds: Vec<_> = nodes.iter().filter_map(|node| all.bounds(node)).collect();
-    let first = bounds.iter().map(|(first, _)| *first).min().unwrap_or(Timestamp(0)).floor(Millis::HOUR);
-    let last = bounds.iter().map(|(_, last)| *last).max().unwrap_or(Timestamp(0));
+    let span = from.snapshot(Selection::default())?.span();
+    let (first, last) = span.unwrap_or((Timestamp(0), Timestamp(0)));
+    let first = first.floor(Millis::HOUR);
     let n_hours = ((last - first).0 / Millis::HOUR.0 + 1) as u64;
     let mut injections = Vec::new();
     for index in 0..n_hours {
         let hour = first + Millis(Millis::HOUR.0 * index as i64);
-        for node in &nodes {
-            let selection = Selection {
-                from: hour,
-                to: hour + Millis::HOUR,
-                node: Some(node.clone()),
-                ..Selection::default()
-            };
-            let snapshot = from.snapshot(selection)?;
-            let mut slice = Slice::read(&snapshot, node, period)?;
+        let selection = Selection { from: hour, to: hour + Millis::HOUR, ..Selection::default() };
+        let snapshot = from.snapshot(selection)?;
+        for node in snapshot.nodes() {
+            let mut slice = Slice::read(&snapshot, &node, period)?;
             injections.extend(slice.inject(&jobs, hour, settings));
-            for reading in slice.readings(snapshot.job_readings(node)?) {
+            for reading in slice.readings(snapshot.job_readings(&node)?) {
                 loader.push_node(&reading)?;
             }
         }
@@ -80,8 +73,7 @@ pub fn copy(
 
 /// Labels of what a cluster should run: nothing is put into what is anomalous already.
 fn normal(labels: &[Label]) -> Vec<Label> {
-    let is_normal = |label: &&Label| !label.kind.parse::<Kind>().is_ok_and(Kind::is_anomalous);
-    labels.iter().filter(is_normal).cloned().collect()
+    labels.iter().filter(|label| !Kind::is_anomaly(&label.kind)).cloned().collect()
 }
 
 /// An hour of a node.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::label::family;
 use workload::{
     Cpu, JobReading, Measure, Millis, Mode, ModeSet, NodeReading, Owner, Source, ThreadReading, Ticks,
     Timestamp,
@@ -62,7 +63,7 @@ impl Cluster {
         let models: BTreeMap<&str, Arc<KindModel>> =
             model.kinds.iter().map(|(kind, model)| (kind.as_str(), Arc::new(model.clone()))).collect();
         let model_of = |kind: &str| {
-            let family = Model::family(kind);
+            let family = family(kind);
             models.get(family).map(Arc::clone).ok_or_else(|| SimulateError::NoKind(family.to_owned()))
         };
         let unused = model_of("idle")?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use learn::moments::{correlation, deviation};
 use learn::{KMeans, Matrix};
 use statrs::distribution::{ContinuousCDF, Normal};
+use workload::label::family;
 
 use super::draw::JobDraw;
 use super::model::{
@@ -37,7 +38,7 @@ type Run<'a> = &'a [Vec<[f32; 4]>];
 pub fn fit(jobs: &[JobTrace], origin: &str) -> Result<Model, FitError> {
     let mut by_kind: BTreeMap<String, Vec<&JobTrace>> = BTreeMap::new();
     for job in jobs {
-        by_kind.entry(Model::family(&job.label.kind).to_owned()).or_default().push(job);
+        by_kind.entry(family(&job.label.kind).to_owned()).or_default().push(job);
     }
     if by_kind.is_empty() {
         return Err(FitError::Nothing);

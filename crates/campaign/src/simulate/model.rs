@@ -119,11 +119,6 @@ pub fn sticks_of(rates: [f32; 4]) -> [f32; N_STICKS] {
 }
 
 impl Model {
-    /// The name under which a kind is found here.
-    pub fn family(kind: &str) -> &str {
-        if kind.starts_with("mpi-") { "mpi" } else { kind }
-    }
-
     /// Reads a model, and checks that everything can be drawn from it.
     pub fn from_json(text: &str) -> Result<Self, String> {
         let model: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;

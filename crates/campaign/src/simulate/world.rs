@@ -7,8 +7,9 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::{Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::Timestamp;
+use workload::label::family;
 
-use super::model::{Model, N_STICKS};
+use super::model::N_STICKS;
 use super::schedule::{ClusterSettings, ScheduledJob};
 
 const KNOT_SECONDS: usize = 600;
@@ -45,8 +46,7 @@ impl World {
         let n_seconds = settings.seconds as usize * settings.campaigns.len() + 1;
         let since_origin = (settings.start - settings.origin).0.max(0) as u64;
         let of_what = |what: u64| Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ what);
-        let mut families: Vec<String> =
-            jobs.iter().map(|job| Model::family(&job.label.kind).to_owned()).collect();
+        let mut families: Vec<String> = jobs.iter().map(|job| family(&job.label.kind).to_owned()).collect();
         families.sort();
         families.dedup();
         let n_knots = (since_origin as usize / 1_000 + n_seconds) / KNOT_SECONDS + 2;
@@ -73,7 +73,7 @@ impl World {
     pub fn at(&self, job: &ScheduledJob, time: Timestamp) -> Weather {
         let since = |moment: Timestamp| ((time - moment).0 / 1_000).max(0) as usize;
         let (second, age) = (since(self.start), since(self.origin));
-        let mut shift = match self.drift.get(Model::family(&job.label.kind)) {
+        let mut shift = match self.drift.get(family(&job.label.kind)) {
             Some(knots) => {
                 let (knot, rest) = (age / KNOT_SECONDS, (age % KNOT_SECONDS) as f32 / KNOT_SECONDS as f32);
                 let (before, after) =

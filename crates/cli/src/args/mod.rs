@@ -19,9 +19,7 @@ pub use campaign::{
     SimulateArgs,
 };
 
-pub use threads::{
-    EmbedArgs, EvaluateArgs, ExplainArgs, Look, ScoreArgs, ThreadsCommand, TrainArgs, WatchArgs,
-};
+pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 

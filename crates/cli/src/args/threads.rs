@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use clap::{Args as ClapArgs, Subcommand};
 use threads::detect::Model;
 use workload::units::parse_duration;
 use workload::{JobId, NodeName, Set};
@@ -14,9 +14,16 @@ pub enum ThreadsCommand {
     /// Learn what normal windows of CPU threads look like
     Train(TrainArgs),
     /// Score the windows of an archive: higher is stranger
-    Score(ScoreArgs),
+    #[command(
+        after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
+    threshold,\nuser_error, system_error, iowait_error, other_error; then an error for each further channel.\n\n\
+    Example:\n  tracewise threads score --model model --data traces --set test --out scores.parquet"
+    )]
+    Score(TableArgs),
     /// The embeddings of the windows of an archive
-    Embed(EmbedArgs),
+    #[command(after_help = "Columns: node, cpu, job, window_start, window_seconds, then z0, z1, …\n\n\
+    Example:\n  tracewise threads embed --model model --data traces --out embeddings.parquet")]
+    Embed(TableArgs),
     /// Score an archive as it grows, and say what is strange
     Watch(WatchArgs),
     /// Why the strangest windows are strange: channels, seconds, and which known kind they are like
@@ -33,6 +40,11 @@ fn model_parser() -> impl TypedValueParser<Value = Model> {
     let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
     PossibleValuesParser::new(names)
         .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
+}
+
+fn set_parser() -> impl TypedValueParser<Value = Set> {
+    PossibleValuesParser::new(Set::ALL.map(Set::name))
+        .try_map(|name| Set::ALL.into_iter().find(|set| set.name() == name).ok_or("there is no such set"))
 }
 
 #[derive(Debug, ClapArgs)]
@@ -72,51 +84,16 @@ pub struct Look {
     #[arg(long, value_name = "ARCHIVE")]
     pub data: Option<String>,
     /// Only the jobs of one set [default: all jobs]
-    #[arg(long, value_enum)]
-    pub set: Option<OneSet>,
+    #[arg(long, value_parser = set_parser())]
+    pub set: Option<Set>,
     /// Seconds from one window to the next [default: half a window]
     #[arg(long, value_name = "SECONDS")]
     pub stride: Option<u64>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum OneSet {
-    Train,
-    Validation,
-    Test,
-}
-
-impl From<OneSet> for Set {
-    fn from(set: OneSet) -> Self {
-        match set {
-            OneSet::Train => Self::Train,
-            OneSet::Validation => Self::Validation,
-            OneSet::Test => Self::Test,
-        }
-    }
-}
-
+/// A look whose outcome is a table.
 #[derive(Debug, ClapArgs)]
-#[command(
-    after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
-    threshold,\nuser_error, system_error, iowait_error, other_error; then an error for each further channel.\n\n\
-    Example:\n  tracewise threads score --model model --data traces --set test --out scores.parquet"
-)]
-pub struct ScoreArgs {
-    #[command(flatten)]
-    pub look: Look,
-    /// The file to write, .parquet or .csv
-    #[arg(long, value_name = "FILE")]
-    pub out: PathBuf,
-    /// Print the outcome as JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Debug, ClapArgs)]
-#[command(after_help = "Columns: node, cpu, job, window_start, window_seconds, then z0, z1, …\n\n\
-    Example:\n  tracewise threads embed --model model --data traces --out embeddings.parquet")]
-pub struct EmbedArgs {
+pub struct TableArgs {
     #[command(flatten)]
     pub look: Look,
     /// The file to write, .parquet or .csv

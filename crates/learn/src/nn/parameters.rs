@@ -44,15 +44,9 @@ impl Parameters {
         rng: &mut Xoshiro256PlusPlus,
     ) -> ParameterId {
         let bound = 1.0 / (fan_in as f32).sqrt();
-        let id = self.add_filled(name, shape, 0.0);
-        self.get_mut(id).iter_mut().for_each(|value| *value = rng.random_range(-bound..bound));
-        id
-    }
-
-    /// A new parameter with one value everywhere.
-    pub fn add_filled(&mut self, name: impl Into<String>, shape: &[usize], value: f32) -> ParameterId {
         let start = self.values.len();
-        self.values.resize(start + shape.iter().product::<usize>(), value);
+        let n_values = shape.iter().product();
+        self.values.extend((0..n_values).map(|_| rng.random_range(-bound..bound)));
         let range = start..self.values.len();
         self.known.push(Parameter { name: name.into(), shape: shape.to_vec(), range });
         ParameterId(self.known.len() - 1)

@@ -113,11 +113,6 @@ impl Atlas {
         found
     }
 
-    /// The middle of a kind's embeddings.
-    pub fn centre(&self, kind: &str) -> Option<&[f64]> {
-        self.regions.iter().find(|region| region.kind == kind).map(|region| region.centre.as_slice())
-    }
-
     pub fn kinds(&self) -> Vec<&str> {
         self.regions.iter().map(|region| region.kind.as_str()).collect()
     }

@@ -20,12 +20,13 @@ mod variational;
 pub mod window;
 
 pub use config::{ConfigError, DetectorConfig};
-pub use model::{Data, DetectError, Origin, Progress, Trained, train};
+pub use model::{Data, DetectError, Origin, Progress, Trained, kinds_of, train};
 pub use sample::Sample;
 pub use threshold::Thresholds;
 pub use window::{Cut, Jobs, Moment, ThreadWindow, for_each_moment, latest_moment, period_of};
 
 use learn::artifact::Tensors;
+use learn::moments::mean;
 use serde::{Deserialize, Serialize};
 
 /// What has learnt from normal windows.
@@ -62,10 +63,15 @@ pub struct Uncertainty {
 }
 
 impl Finding {
+    /// The reconstruction error: the mean over all channels and steps.
+    pub fn error(&self) -> f64 {
+        mean(&self.errors)
+    }
+
     /// The finding of a window that was expected otherwise: its score is the reconstruction error.
     pub fn of_expected(window: &[f32], expected: Vec<f32>, embedding: Vec<f32>, n_channels: usize) -> Self {
         let errors = channel_errors(window, &expected, n_channels);
-        let score = errors.iter().sum::<f64>() / n_channels as f64;
+        let score = mean(&errors);
         Self { score, errors, embedding, expected, uncertainty: None, level: None }
     }
 }

@@ -90,9 +90,7 @@ impl Data {
         }
         Ok(Self { train, validation, kinds: kinds_of(&labels), period, address })
     }
-}
 
-impl Data {
     /// Draws windows of one set alone.
     pub fn read_set(
         archive: &Archive,
@@ -232,7 +230,7 @@ impl Trained {
             for (thread, finding) in moment.threads.iter().zip(detector.examine(moment)) {
                 let kind = data.kinds.get(&thread.job).filter(|_| config.threshold_by_kind);
                 scores.push((finding.score, kind.map(String::as_str)));
-                error += finding.errors.iter().sum::<f64>() / finding.errors.len() as f64;
+                error += finding.error();
             }
         }
         let origin = Origin {

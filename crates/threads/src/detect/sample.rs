@@ -1,6 +1,7 @@
 //! Windows to learn from: a random part of the moments of an archive.
 
 use archive::Archive;
+use learn::Matrix;
 use rand::{Rng, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::Timestamp;
@@ -40,6 +41,13 @@ impl Sample {
         keep_lowest(&mut kept, most);
         kept.sort_by_key(|(_, moment)| moment.start);
         Ok(Self { moments: kept.into_iter().map(|(_, moment)| moment).collect(), n_seen })
+    }
+
+    /// A row for each window; `None` if there is none.
+    pub fn matrix(&self) -> Option<Matrix> {
+        let windows = || self.moments.iter().flat_map(|moment| &moment.threads);
+        let size = windows().next()?.values.len();
+        Some(Matrix::new(windows().flat_map(|window| window.values.iter().copied()).collect(), size))
     }
 
     pub fn n_windows(&self) -> usize {

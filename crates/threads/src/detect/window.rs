@@ -106,8 +106,8 @@ impl Jobs {
             let sets = labels.iter().map(|label| (label.job.clone(), label.set)).collect();
             return Ok(Self::Labelled { sets, set });
         }
-        let (first, last) =
-            bounds(&archive.snapshot(Selection::default())?).unwrap_or((Timestamp(0), Timestamp(0)));
+        let span = archive.snapshot(Selection::default())?.span();
+        let (first, last) = span.unwrap_or((Timestamp(0), Timestamp(0)));
         let at = |share: f64| first + Millis(((last - first).0 as f64 * share) as i64);
         let (train, validation) = (at(TRAIN_SHARE), at(TRAIN_SHARE + VALIDATION_SHARE));
         let (from, to) = match set {
@@ -128,13 +128,7 @@ impl Jobs {
     }
 }
 
-fn bounds(snapshot: &Snapshot) -> Option<(Timestamp, Timestamp)> {
-    let bounds: Vec<_> = snapshot.nodes().iter().filter_map(|node| snapshot.bounds(node)).collect();
-    let first = bounds.iter().map(|(first, _)| *first).min()?;
-    Some((first, bounds.iter().map(|(_, last)| *last).max()?))
-}
-
-/// How often an archive was read, at the densest; a second where nothing says.
+/// How often an archive was read: as often as the slowest of its nodes, at its densest; a second where nothing says.
 pub fn period_of(archive: &Archive) -> archive::Result<Millis> {
     let snapshot = archive.snapshot(Selection::default())?;
     let periods = snapshot.nodes().into_iter().map(|node| snapshot.period(&node));
@@ -150,19 +144,13 @@ pub fn for_each_moment(
     mut visit: impl FnMut(Moment),
     mut progress: impl FnMut(u64, u64),
 ) -> archive::Result<()> {
-    let all = archive.snapshot(Selection::default())?;
-    let Some((first, last)) = bounds(&all) else { return Ok(()) };
-    let (nodes, begin) = (all.nodes(), first.floor(SLICE));
+    let Some((first, last)) = archive.snapshot(Selection::default())?.span() else { return Ok(()) };
+    let begin = first.floor(SLICE);
     let n_slices = ((last - begin).0 / SLICE.0 + 1) as u64;
     for slice in 0..n_slices {
         let from = begin + Millis(SLICE.0 * slice as i64);
-        let mut moments = BTreeMap::new();
-        for node in &nodes {
-            let to = from + SLICE + cut.length();
-            let selection = Selection { from, to, node: Some(node.clone()), ..Selection::default() };
-            let snapshot = archive.snapshot(selection)?;
-            cut_slice(&snapshot, node, jobs, cut, from..from + SLICE, &mut moments)?;
-        }
+        let to = from + SLICE + cut.length();
+        let moments = cut_slice(archive, from..to, jobs, cut, from + SLICE)?;
         for (start, threads) in moments {
             visit(Moment::new(start, cut.n_channels(), threads));
         }
@@ -173,28 +161,34 @@ pub fn for_each_moment(
 
 /// The last window of every thread: the one that ends with the last reading of the archive.
 pub fn latest_moment(archive: &Archive, cut: &Cut) -> archive::Result<Option<Moment>> {
-    let Some((_, last)) = bounds(&archive.snapshot(Selection::default())?) else { return Ok(None) };
+    let Some((_, last)) = archive.snapshot(Selection::default())?.span() else { return Ok(None) };
     // The last step may not be there of every node yet.
     let from = last.floor(cut.period) - cut.length();
-    let mut moments = BTreeMap::new();
-    let all = archive.snapshot(Selection { from, ..Selection::default() })?;
-    for node in all.nodes() {
-        let selection = Selection { from, node: Some(node.clone()), ..Selection::default() };
-        let cut = Cut { stride: 1, ..cut.clone() };
-        cut_slice(
-            &archive.snapshot(selection)?,
-            &node,
-            &Jobs::All,
-            &cut,
-            from..from + cut.period,
-            &mut moments,
-        )?;
-    }
+    let cut = Cut { stride: 1, ..cut.clone() };
+    let mut moments = cut_slice(archive, from..Timestamp::MAX, &Jobs::All, &cut, from + cut.period)?;
     Ok(moments.pop_first().map(|(start, threads)| Moment::new(start, cut.n_channels(), threads)))
 }
 
-/// The windows of one node that begin within a stretch of time.
+/// The windows of all nodes in a stretch of time that begin before `end`, by when they begin.
 fn cut_slice(
+    archive: &Archive,
+    stretch: Range<Timestamp>,
+    jobs: &Jobs,
+    cut: &Cut,
+    end: Timestamp,
+) -> archive::Result<BTreeMap<Timestamp, Vec<ThreadWindow>>> {
+    let mut moments = BTreeMap::new();
+    let starts = stretch.start..end;
+    let snapshot =
+        archive.snapshot(Selection { from: stretch.start, to: stretch.end, ..Selection::default() })?;
+    for node in snapshot.nodes() {
+        cut_node(&snapshot, &node, jobs, cut, starts.clone(), &mut moments)?;
+    }
+    Ok(moments)
+}
+
+/// The windows of one node that begin within a stretch of time.
+fn cut_node(
     snapshot: &Snapshot,
     node: &NodeName,
     jobs: &Jobs,

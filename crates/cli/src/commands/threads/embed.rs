@@ -7,11 +7,11 @@ use serde_json::json;
 use workload::units::show_count;
 
 use super::{KEY, key};
-use crate::args::EmbedArgs;
+use crate::args::TableArgs;
 use crate::config::Config;
 use crate::output::{say, say_json};
 
-pub fn run(args: &EmbedArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
     let names: Vec<String> = (0..trained.n_embedding()).map(|axis| format!("z{axis}")).collect();
     let mut columns = KEY.to_vec();

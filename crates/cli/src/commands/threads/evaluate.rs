@@ -36,7 +36,8 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let n_bad = contaminate(&mut data.train, args.contaminate, seed);
         complain(&format!("trouble was put into {n_bad} of {} training windows", data.train.n_windows()));
     }
-    let mut test = Test { sample: &sample, kinds: &data.kinds, is_anomalous, is_separate, cases: &[] };
+    let mut test =
+        Test { sample: &sample, kinds: &data.kinds, is_anomalous: Kind::is_anomaly, is_separate, cases: &[] };
     let cases = cases(&test.normal_moments(), seed);
     test.cases = &cases;
     let Some(floor) = floor(&data.train, &test, seed) else {
@@ -80,11 +81,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn is_anomalous(kind: &str) -> bool {
-    kind.parse::<Kind>().is_ok_and(Kind::is_anomalous)
-}
-
 /// The kinds that the seed tells apart: normal ones, and Bad IO.
 fn is_separate(kind: &str) -> bool {
-    !is_anomalous(kind) || kind == Kind::BadIo.to_string()
+    !Kind::is_anomaly(kind) || kind == Kind::BadIo.to_string()
 }

@@ -1,12 +1,12 @@
 //! `tracewise threads explain`
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
+use archive::Archive;
 use serde::Serialize;
 use threads::detect::diagnosis::{Atlas, Likeness, place, point_of};
 use threads::detect::explain::{Explanation, explain, level_in_words};
-use workload::JobId;
+use threads::detect::{Trained, kinds_of};
 
 use super::open;
 use crate::args::ExplainArgs;
@@ -31,7 +31,10 @@ struct Case {
 
 pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
-    let atlas = atlas(args, config)?;
+    let atlas = match &args.known {
+        Some(known) => atlas(args, &trained, &open(Some(known), config)?)?,
+        None => atlas(args, &trained, &archive)?,
+    };
     let threshold = trained.thresholds.for_all.score;
     let mut cases: Vec<Case> = Vec::new();
     args.look.for_each(&trained, &archive, |moment| {
@@ -117,25 +120,17 @@ fn likeness_in_words(like: &[Likeness]) -> String {
 }
 
 /// Where known kinds lie, from the labelled jobs of an archive.
-fn atlas(args: &ExplainArgs, config: &Config) -> anyhow::Result<Option<Atlas>> {
-    let (trained, data) = args.look.open(config)?;
-    let known = match &args.known {
-        Some(known) => open(Some(known), config)?,
-        None => data,
-    };
-    let kinds: BTreeMap<JobId, String> = known
-        .labels()?
-        .into_iter()
-        .filter(|label| args.job.as_ref().is_none_or(|job| *job != label.job))
-        .map(|label| (label.job, label.kind))
-        .collect();
+fn atlas(args: &ExplainArgs, trained: &Trained, known: &Archive) -> anyhow::Result<Option<Atlas>> {
+    let mut kinds = kinds_of(&known.labels()?);
+    // A job is not known by itself.
+    kinds.retain(|job, _| args.job.as_ref() != Some(job));
     if kinds.is_empty() {
         return Ok(None);
     }
-    trained.check_period(&known)?;
+    trained.check_period(known)?;
     let mut placed = Vec::new();
-    args.look.all().for_each(&trained, &known, |moment| {
-        place(&trained, &moment, &kinds, &mut placed);
+    args.look.all().for_each(trained, known, |moment| {
+        place(trained, &moment, &kinds, &mut placed);
         Ok(())
     })?;
     let atlas = Atlas::fit(&placed);

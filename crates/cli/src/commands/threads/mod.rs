@@ -61,7 +61,7 @@ impl Look {
             Some(seconds) => ((seconds as i64 * 1_000 / trained.period.0) as usize).max(1),
         };
         let jobs = match self.set {
-            Some(set) => Jobs::of_set(archive, &archive.labels()?, set.into())?,
+            Some(set) => Jobs::of_set(archive, &archive.labels()?, set)?,
             None => Jobs::All,
         };
         let cut = trained.config.cut(trained.period, stride);

@@ -5,11 +5,12 @@ use std::process::ExitCode;
 
 use archive::table::{Cell, CellKind, TableWriter};
 use serde_json::json;
+use threads::detect::kinds_of;
 use workload::units::show_count;
 use workload::{JobId, NodeName};
 
 use super::{KEY, key};
-use crate::args::ScoreArgs;
+use crate::args::TableArgs;
 use crate::config::Config;
 use crate::output::{say, say_json, say_table};
 
@@ -23,10 +24,9 @@ struct JobScores {
     highest: f64,
 }
 
-pub fn run(args: &ScoreArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
-    let kinds: BTreeMap<JobId, String> =
-        archive.labels()?.into_iter().map(|label| (label.job, label.kind)).collect();
+    let kinds = kinds_of(&archive.labels()?);
     let errors: Vec<String> = trained.channels().iter().map(|channel| format!("{channel}_error")).collect();
     let mut columns = KEY.to_vec();
     columns.extend([("score", CellKind::Real), ("threshold", CellKind::Real)]);

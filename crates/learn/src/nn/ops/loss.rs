@@ -1,7 +1,7 @@
 //! What is to become small.
 
 use super::softmax::for_each_row;
-use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
+use crate::nn::tape::{Back, Operation, Tape, Value, Var};
 
 /// What logarithms are taken of at least.
 const LEAST_SHARE: f32 = 1e-7;
@@ -93,13 +93,5 @@ impl Operation for Divergence {
             back.value(self.log_variance).data.iter().map(|log| scale * 0.5 * (log.exp() - 1.0)).collect();
         back.give(self.mean, of_mean);
         back.give(self.log_variance, of_log);
-    }
-}
-
-/// The shape that a target has to have for a value of `n_steps` steps.
-pub fn target(samples: &[f32], n_steps: usize, n_columns: usize, layout: Layout) -> Value {
-    match layout {
-        Layout::Plain => Value::plain(samples.to_vec(), n_columns),
-        Layout::Padded { pad, .. } => Value::padded(samples, n_steps, n_columns, pad),
     }
 }

@@ -10,8 +10,9 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use report::{Axis, Chart, Mark, Series};
+use workload::label::family;
 
-use super::{Test, family};
+use super::Test;
 use crate::detect::channel::RATES;
 use crate::detect::{Finding, Moment, Sample, ThreadWindow, Trained};
 
@@ -51,8 +52,9 @@ fn kinds<'a>(seen: &'a [Seen<'_>]) -> Vec<&'a str> {
     kinds
 }
 
+/// What a logarithm can be taken of.
 fn error(finding: &Finding) -> f64 {
-    (finding.errors.iter().sum::<f64>() / finding.errors.len() as f64).max(1e-9)
+    finding.error().max(1e-9)
 }
 
 /// The window of a kind whose error is in the middle, and what was expected of it (the seed's figure 2).
@@ -144,11 +146,8 @@ pub fn plane_chart(
 pub fn distance_chart(seen: &[Seen<'_>], trouble: &str, test: &Test<'_>, n_channels: usize) -> Option<Chart> {
     let of_trouble: Vec<&Seen<'_>> = seen.iter().filter(|one| one.kind == trouble).collect();
     let size = of_trouble.first()?.finding.embedding.len();
-    let mut centre = vec![0.0f32; size];
-    for one in &of_trouble {
-        let terms = centre.iter_mut().zip(&one.finding.embedding);
-        terms.for_each(|(centre, value)| *centre += value / of_trouble.len() as f32);
-    }
+    let embeddings = of_trouble.iter().flat_map(|one| one.finding.embedding.iter().copied()).collect();
+    let centre = Matrix::new(embeddings, size).column_means();
     let mut chart = Chart::new(
         format!("Distance from {trouble} and the most iowait of a second"),
         Axis::linear(format!("distance from the middle of {trouble}")),
@@ -156,10 +155,14 @@ pub fn distance_chart(seen: &[Seen<'_>], trouble: &str, test: &Test<'_>, n_chann
     );
     for kind in kinds(seen).into_iter().filter(|kind| *kind == trouble || !(test.is_anomalous)(kind)) {
         let points = seen.iter().take(2 * MOST_DOTS).filter(|one| one.kind == kind).map(|one| {
-            let off =
-                one.finding.embedding.iter().zip(&centre).map(|(value, centre)| (value - centre).powi(2));
+            let off = one
+                .finding
+                .embedding
+                .iter()
+                .zip(&centre)
+                .map(|(value, centre)| (f64::from(*value) - centre).powi(2));
             let most = one.window.values.chunks_exact(n_channels).map(|step| step[2]).fold(0.0, f32::max);
-            (f64::from(off.sum::<f32>().sqrt()), f64::from(most))
+            (off.sum::<f64>().sqrt(), f64::from(most))
         });
         chart = chart.with(Series::new(kind, Mark::Dots, points.collect()));
     }

@@ -9,11 +9,13 @@ use std::time::Instant;
 
 use learn::Matrix;
 use learn::metrics::{at_threshold, pr_auc, roc_auc, vus_pr};
+use learn::moments::mean;
 use learn::silhouette::silhouette;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::Serialize;
+use workload::label::family;
 use workload::{Cpu, JobId, NodeName};
 
 use super::{Finding, Moment, Sample, Trained, channel_errors};
@@ -67,6 +69,9 @@ pub struct Evaluation {
     pub all: Option<Detection>,
     pub cases: Vec<CaseResult>,
     pub windows_a_second: f64,
+    /// The score of each window, and whether it is anomalous.
+    #[serde(skip)]
+    scores: Vec<(f64, bool)>,
 }
 
 impl Evaluation {
@@ -147,18 +152,6 @@ impl Test<'_> {
         self.kinds.values().any(|kind| (self.is_anomalous)(kind))
     }
 
-    /// What a detector gives each window, and whether it is anomalous.
-    fn scores(&self, trained: &Trained) -> (Vec<f64>, Vec<bool>) {
-        let mut scored = (Vec::new(), Vec::new());
-        for moment in &self.sample.moments {
-            for (thread, finding) in moment.threads.iter().zip(trained.examine(moment)) {
-                scored.0.push(finding.score);
-                scored.1.push((self.is_anomalous)(self.kind_of(&thread.job)));
-            }
-        }
-        scored
-    }
-
     /// The normal windows of some of the test's moments, evenly spread.
     pub fn normal_moments(&self) -> Vec<Moment> {
         let every = self.sample.n_windows().div_ceil(MOST_TROUBLED).max(1);
@@ -199,9 +192,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
     let threshold = trained.thresholds.for_all.score;
     let is_anomalous = |one: &&Scored<'_>| (test.is_anomalous)(one.kind);
     let normal: Vec<&Scored<'_>> = scored.iter().filter(|one| !is_anomalous(one)).collect();
-    let error = |of: &[&Scored<'_>]| {
-        of.iter().map(|one| mean(&one.finding.errors)).sum::<f64>() / of.len().max(1) as f64
-    };
+    let error = |of: &[&Scored<'_>]| mean(&of.iter().map(|one| one.finding.error()).collect::<Vec<f64>>());
     let mut kinds: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
     scored.iter().for_each(|one| kinds.entry(one.kind).or_default().push(one));
     let results = kinds.iter().map(|(kind, of_kind)| {
@@ -228,6 +219,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
         Some(FalseAlarms { stated: *stated, found: reach(threshold) })
     };
     let cases = judge_all(trained, test, threshold);
+    let scores = scored.iter().map(|one| (one.finding.score, (test.is_anomalous)(one.kind))).collect();
     Evaluation {
         normal_error: error(&normal),
         silhouette: separation(&scored, test.is_separate),
@@ -237,6 +229,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
         kinds: results,
         cases,
         windows_a_second,
+        scores,
     }
 }
 
@@ -313,15 +306,6 @@ fn separation(scored: &[Scored<'_>], is_separate: fn(&str) -> bool) -> Option<f6
     silhouette(&Matrix::new(points, size), &groups).ok()
 }
 
-/// Ranks are one kind, however many there are.
-fn family(kind: &str) -> &str {
-    if kind.starts_with("mpi-") { "mpi" } else { kind }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
-}
-
 /// What it takes to beat nothing: the error of the mean training window on normal windows, and the AUC of random
 /// scores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -331,14 +315,8 @@ pub struct Floor {
 }
 
 pub fn floor(train: &Sample, test: &Test<'_>, seed: u64) -> Option<Floor> {
-    let windows = || train.moments.iter().flat_map(|moment| &moment.threads);
-    let size = windows().next()?.values.len();
-    let mut sum = vec![0.0f64; size];
-    for window in windows() {
-        sum.iter_mut().zip(&window.values).for_each(|(sum, value)| *sum += f64::from(*value));
-    }
-    let n_windows = train.n_windows() as f64;
-    let expected: Vec<f32> = sum.iter().map(|sum| (sum / n_windows) as f32).collect();
+    let means = train.matrix()?.column_means();
+    let expected: Vec<f32> = means.into_iter().map(|mean| mean as f32).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let (mut errors, mut scores, mut truth) = (Vec::new(), Vec::new(), Vec::new());
     for moment in &test.sample.moments {

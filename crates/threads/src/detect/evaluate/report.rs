@@ -335,7 +335,7 @@ impl Report {
                 .ensembles
                 .iter()
                 .filter_map(|(model, members)| {
-                    let (scores, truth) = test.scores(&members.first()?.trained);
+                    let (scores, truth) = members.first()?.evaluation.scores.iter().copied().unzip();
                     Some((model.name(), scores, truth))
                 })
                 .collect();

@@ -16,9 +16,8 @@ pub struct Components {
 
 impl Components {
     pub fn fit(sample: &Sample, n_components: usize) -> Result<Self, PcaError> {
-        let windows: Vec<f32> = sample.moments.iter().flat_map(values_of).collect();
-        let size = sample.moments.first().map_or(1, |moment| moment.threads[0].values.len());
-        Ok(Self { pca: Pca::fit(&Matrix::new(windows, size), n_components)? })
+        let windows = sample.matrix().ok_or(PcaError::TooFew { n_points: 0 })?;
+        Ok(Self { pca: Pca::fit(&windows, n_components)? })
     }
 
     pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
