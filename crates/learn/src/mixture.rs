@@ -7,6 +7,10 @@ use crate::artifact::Tensor;
 use crate::{KMeans, Matrix};
 
 const N_ROUNDS: usize = 30;
+/// The share of points that groups are not fitted to, the least likely ones, and how often they are chosen anew: what
+/// should not have been among the points does not become a group, or widen one.
+const TRIMMED: f64 = 0.05;
+const N_TRIMS: usize = 3;
 /// How much of each group's shape is that of all points, so that small groups have a shape at all.
 const SHRINKAGE: f64 = 0.02;
 /// What no direction is narrower than, as a share of its width over all points.
@@ -67,17 +71,37 @@ impl Mixture {
         let n_groups = found.centres.n_rows();
         let mut shares = vec![vec![0.0; n_groups]; points.n_rows()];
         found.groups.iter().zip(&mut shares).for_each(|(group, shares)| shares[*group] = 1.0);
-        let mut mixture = Self { groups: groups(points, &shares, &widths) };
+        let mut mixture = Self { groups: groups(points, &shares, &widths) }.improve(points, &widths);
+        for _ in 0..N_TRIMS {
+            let kept = mixture.most_likely(points);
+            mixture = mixture.improve(&kept, &widths);
+        }
+        mixture
+    }
+
+    /// The points without those that the mixture finds least likely.
+    fn most_likely(&self, points: &Matrix) -> Matrix {
+        let rows: Vec<usize> = (0..points.n_rows()).collect();
+        let mut logs: Vec<(f64, usize)> =
+            rows.into_par_iter().map(|row| (self.belonging(points.row(row)).log_density, row)).collect();
+        logs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let n_kept = points.n_rows() - (TRIMMED * points.n_rows() as f64) as usize;
+        let kept = logs[..n_kept].iter().flat_map(|(_, row)| points.row(*row).iter().copied());
+        Matrix::new(kept.collect(), points.n_columns())
+    }
+
+    /// Rounds of expectation and maximisation, until they change little.
+    fn improve(mut self, points: &Matrix, widths: &[f64]) -> Self {
         let mut before = f64::MIN;
         for _ in 0..N_ROUNDS {
-            let (shares, likelihood) = mixture.shares(points);
-            mixture = Self { groups: groups(points, &shares, &widths) };
+            let (shares, likelihood) = self.shares(points);
+            self = Self { groups: groups(points, &shares, widths) };
             if (likelihood - before).abs() < 1e-4 * points.n_rows() as f64 {
                 break;
             }
             before = likelihood;
         }
-        mixture
+        self
     }
 
     /// How much each point belongs to each group, and how likely all of them are.
@@ -206,6 +230,16 @@ mod tests {
             (again.belonging(&[5.5, 0.0]).log_density - mixture.belonging(&[5.5, 0.0]).log_density).abs()
                 < 1e-2
         );
+    }
+
+    #[test]
+    fn a_few_points_that_do_not_belong_make_no_group_wider() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        let mut values: Vec<f32> = (0..2_000).map(|_| rng.sample::<f32, _>(StandardNormal) * 0.1).collect();
+        values.extend((0..60).map(|_| rng.random_range(-10.0f32..10.0)));
+        let mixture = Mixture::fit(&Matrix::new(values, 1), 1, 0);
+        // Without trimming, a deviation of ten widths would count as less than two.
+        assert!(mixture.belonging(&[1.0]).deviation[0].abs() > 4.0, "{:?}", mixture.belonging(&[1.0]));
     }
 
     #[test]

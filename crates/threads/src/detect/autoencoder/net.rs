@@ -122,6 +122,9 @@ impl Net {
         let graph = graph.map(|(from, to, first, second)| {
             // A thread's own embedding is in the sum already, so it sends itself no message.
             let messages = Messages::new(p, "graph.strength", n_graph, false, &mut rng);
+            // It begins by changing nothing: messages of many threads at random would drown what each one is.
+            p.get_mut(second.weight).fill(0.0);
+            p.get_mut(second.bias).fill(0.0);
             GraphLayer { from, to, messages, first, second }
         });
         // What the encoder halved from is what the decoder doubles to; the last doubling is after the

@@ -4,7 +4,7 @@
 mod figures;
 pub mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use learn::Matrix;
@@ -61,10 +61,12 @@ pub struct Evaluation {
     pub kinds: Vec<KindResult>,
     /// How well embeddings of the kinds separate.
     pub silhouette: Option<f64>,
-    /// The share of normal windows at or above the threshold.
+    /// The share of normal windows at or above the threshold, on nodes where all is well.
     pub false_alarm_rate: f64,
     /// The same for thresholds at other rates.
     pub false_alarms: Vec<FalseAlarms>,
+    /// The same for normal windows on nodes where an anomalous job runs, which may well suffer from it.
+    pub beside_anomalies: Option<f64>,
     /// All anomalous kinds together.
     pub all: Option<Detection>,
     pub cases: Vec<CaseResult>,
@@ -209,22 +211,26 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
         }
     });
     let results: Vec<KindResult> = results.collect();
-    let normal_scores: Vec<f64> = normal.iter().map(|one| one.finding.score).collect();
-    let reach = |threshold: f64| {
-        let n_above = normal_scores.iter().filter(|score| **score >= threshold).count();
-        n_above as f64 / normal_scores.len().max(1) as f64
+    let troubled: HashSet<(&NodeName, i64)> =
+        scored.iter().filter(is_anomalous).map(|one| (one.thread.0, one.start)).collect();
+    let (beside, apart): (Vec<&Scored<'_>>, Vec<&Scored<'_>>) =
+        normal.iter().partition(|one| troubled.contains(&(one.thread.0, one.start)));
+    let reach = |of: &[&Scored<'_>], threshold: f64| {
+        let n_above = of.iter().filter(|one| one.finding.score >= threshold).count();
+        n_above as f64 / of.len().max(1) as f64
     };
     let at_rate = |stated: &f64| {
         let threshold = trained.thresholds.for_all.tail.threshold(*stated).ok()?;
-        Some(FalseAlarms { stated: *stated, found: reach(threshold) })
+        Some(FalseAlarms { stated: *stated, found: reach(&apart, threshold) })
     };
     let cases = judge_all(trained, test, threshold);
     let scores = scored.iter().map(|one| (one.finding.score, (test.is_anomalous)(one.kind))).collect();
     Evaluation {
         normal_error: error(&normal),
         silhouette: separation(&scored, test.is_separate),
-        false_alarm_rate: reach(threshold),
+        false_alarm_rate: reach(&apart, threshold),
         false_alarms: RATES_ASKED.iter().filter_map(at_rate).collect(),
+        beside_anomalies: (!beside.is_empty()).then(|| reach(&beside, threshold)),
         all: detection(&scored, test, None, threshold),
         kinds: results,
         cases,
