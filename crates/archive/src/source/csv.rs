@@ -77,7 +77,7 @@ fn file_name(path: &Path) -> String {
 }
 
 /// The bytes of a file, whatever they are compressed with.
-fn open_bytes(path: &Path) -> Result<Box<dyn Read>> {
+pub fn open_bytes(path: &Path) -> Result<Box<dyn Read>> {
     let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io(path))?);
     let start = std::io::BufRead::fill_buf(&mut file).map_err(Error::io(path))?;
     Ok(match start {

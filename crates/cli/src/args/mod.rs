@@ -2,6 +2,7 @@
 
 mod analyze;
 mod campaign;
+mod jobs;
 mod threads;
 
 use std::path::PathBuf;
@@ -19,6 +20,9 @@ pub use campaign::{
     SimulateArgs,
 };
 
+pub use jobs::{
+    FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
+};
 pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
@@ -56,6 +60,9 @@ pub enum Command {
     /// Learn what normal looks like on CPU threads, and say what is not
     #[command(subcommand)]
     Threads(ThreadsCommand),
+    /// Learn from job traces, and make synthetic ones that a scheduler cannot tell from them
+    #[command(subcommand)]
+    Jobs(JobsCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -5,6 +5,7 @@ mod analyze;
 mod archive;
 mod campaign;
 mod config;
+mod jobs;
 mod record;
 mod threads;
 
@@ -27,6 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
         Command::Threads(command) => threads::run(command, file),
+        Command::Jobs(command) => jobs::run(command),
         Command::Config(command) => config::run(command, file),
     }
 }

@@ -1,0 +1,36 @@
+//! `tracewise jobs fit`
+
+use std::process::ExitCode;
+
+use jobs::generators::{FitSettings, Fitted};
+use serde_json::json;
+use workload::Millis;
+use workload::units::{show_count, show_length};
+
+use crate::args::FitJobsArgs;
+use crate::output::{complain, say, say_json};
+
+pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
+    let mut trace = args.reading.read(&args.input)?;
+    let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
+    let fitted = Fitted::fit(&mut trace, args.model, settings, |step| {
+        let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
+        complain(&format!("{:4} of {}{loss}  {} left", step.done, step.total, show_length(step.left.into())));
+    })?;
+    fitted.write(&args.out)?;
+    let origin = &fitted.origin;
+    if args.json {
+        say_json(&json!({ "out": args.out, "model": fitted.model, "origin": origin }))?;
+    } else {
+        say(&format!(
+            "{}: {} learnt from {} jobs in {}, seed {}, in {:.1} s",
+            args.out.display(),
+            fitted.model.name(),
+            show_count(origin.n_jobs as u64),
+            show_length(Millis((origin.span_seconds * 1e3) as i64)),
+            args.seed,
+            origin.fit_seconds
+        ))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

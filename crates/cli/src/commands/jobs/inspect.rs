@@ -1,0 +1,91 @@
+//! `tracewise jobs inspect`
+
+use std::process::ExitCode;
+
+use jobs::schema::Rule;
+use jobs::{Column, Kind, Trace, Values};
+use serde_json::json;
+use workload::Millis;
+use workload::units::{show_count, show_length};
+
+use crate::args::InspectArgs;
+use crate::output::{complain, say, say_json, say_table};
+
+pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
+    let mut trace = args.reading.read(&args.input)?;
+    if let Some(path) = &args.write_schema {
+        trace.schema.write(path)?;
+        complain(&format!("{}: correct it and give it to --schema", path.display()));
+    }
+    let jobs = trace.jobs()?;
+    let span = jobs.arrivals().last().copied().unwrap_or_default();
+    if args.json {
+        say_json(
+            &json!({ "jobs": jobs.len(), "span_seconds": span, "schema": trace.schema, "warnings": trace.warnings }),
+        )?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    say(&format!(
+        "{}: {} jobs in {}\n",
+        args.input.display(),
+        show_count(jobs.len() as u64),
+        show_length(Millis((span * 1e3) as i64))
+    ))?;
+    let rows = trace.schema.columns.iter().map(|spec| {
+        let column = trace.table.column(&spec.name);
+        vec![
+            spec.name.clone(),
+            spec.role.map_or("", |role| role.name()).to_owned(),
+            spec.kind.name().to_owned(),
+            column.map_or(String::new(), |column| summary(&trace, column, &spec.kind)),
+        ]
+    });
+    say_table(&["COLUMN", "ROLE", "KIND", "VALUES"], &rows.collect::<Vec<_>>())?;
+    for constraint in &trace.schema.constraints {
+        let rule = match &constraint.rule {
+            Rule::AtMost { column, limit } => format!("{column} is at most {limit}"),
+            Rule::MultipleOf { column, unit } => format!("{column} is a multiple of {unit}"),
+        };
+        let kept = if constraint.is_kept() { "always, and will be" } else { "so it is learnt, not kept to" };
+        say(&format!("{rule} in {:.1} % of jobs: {kept}", constraint.share * 100.0))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(trace: &Trace, column: &Column, kind: &Kind) -> String {
+    match (kind, &column.values) {
+        (Kind::Constant { cell }, _) => format!("always {cell:?}"),
+        (Kind::Difference { of, less }, _) => format!("{of} less {less}"),
+        (Kind::SincePrevious, _) => "seconds since the submission of the job before".into(),
+        (Kind::Category, _) => {
+            let mut cells: Vec<String> = (0..trace.table.n_rows()).map(|row| column.cell(row)).collect();
+            cells.sort_unstable();
+            let mut counts: Vec<(usize, &str)> =
+                cells.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0].as_str())).collect();
+            counts.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+            let n_rows = cells.len() as f64;
+            let most: Vec<String> = counts
+                .iter()
+                .take(3)
+                .map(|(count, cell)| format!("{cell} {:.0} %", *count as f64 * 100.0 / n_rows))
+                .collect();
+            format!("{} of them: {}", show_count(counts.len() as u64), most.join(", "))
+        }
+        (_, Values::Numbers { values, format }) => {
+            let mut known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+            known.sort_by(f64::total_cmp);
+            let Some(last) = known.last() else { return "nothing known".into() };
+            let missing = values.len() - known.len();
+            let missing =
+                if missing > 0 { format!(", {} missing", show_count(missing as u64)) } else { String::new() };
+            let median = known[known.len() / 2];
+            format!(
+                "{} to {}, median {}{missing}",
+                format.show(known[0]),
+                format.show(*last),
+                format.show(median)
+            )
+        }
+        (_, Values::Words { names, .. }) => format!("{} of them", show_count(names.len() as u64)),
+    }
+}

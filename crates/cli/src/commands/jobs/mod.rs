@@ -1,0 +1,37 @@
+//! `tracewise jobs`
+
+mod fit;
+mod inspect;
+mod sample;
+mod score;
+mod simulate;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::ExitCode;
+
+use jobs::{Role, Schema, Trace};
+
+use crate::args::{JobsCommand, Reading};
+use crate::output::complain;
+
+pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        JobsCommand::Inspect(args) => inspect::run(&args),
+        JobsCommand::Fit(args) => fit::run(&args),
+        JobsCommand::Sample(args) => sample::run(&args),
+        JobsCommand::Score(args) => score::run(&args),
+        JobsCommand::Simulate(args) => simulate::run(&args),
+    }
+}
+
+impl Reading {
+    /// Reads a trace, and says what had to be put right.
+    fn read(&self, path: &Path) -> anyhow::Result<Trace> {
+        let columns: BTreeMap<String, Role> = self.columns.iter().cloned().collect();
+        let schema = self.schema.as_deref().map(Schema::read).transpose()?;
+        let trace = Trace::read(path, self.preset, &columns, schema)?;
+        trace.warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
+        Ok(trace)
+    }
+}

@@ -1,0 +1,32 @@
+//! `tracewise jobs score`
+
+use std::process::ExitCode;
+
+use jobs::fidelity::{ScoreSettings, report, score};
+
+use crate::args::ScoreArgs;
+use crate::output::{complain, say, say_json, say_table};
+
+pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
+    let real = args.reading.read(&args.real)?.jobs()?;
+    let synthetic = args.reading.read(&args.synthetic)?.jobs()?;
+    let settings = ScoreSettings { n_nodes: args.nodes, seed: args.seed };
+    let fidelity = score(&real, &synthetic, settings)?;
+    if let Some(out) = &args.out {
+        let origin = format!(
+            "tracewise jobs score --real {} --synthetic {}, seed {}",
+            args.real.display(),
+            args.synthetic.display(),
+            args.seed
+        );
+        complain(&report::write(&fidelity, &real, &synthetic, out, &origin)?.display().to_string());
+    }
+    if args.json {
+        say_json(&fidelity)?;
+    } else {
+        let (header, rows) = report::table(&fidelity);
+        say_table(&header, &rows)?;
+        say(&format!("\n{}", fidelity.in_words()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,46 @@
+//! `tracewise jobs simulate`
+
+use std::process::ExitCode;
+
+use anyhow::bail;
+use jobs::replay::{POLICIES, machine_for, replay};
+use serde_json::json;
+use workload::Millis;
+use workload::units::{show_count, show_length};
+
+use crate::args::SimulateJobsArgs;
+use crate::output::{say, say_json, say_table};
+
+/// How much of the machine is in use, if nobody says how large it is.
+const UTILISATION: f64 = 0.9;
+
+pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
+    if args.nodes == Some(0) {
+        bail!("--nodes is at least one");
+    }
+    let jobs = args.reading.read(&args.input)?.jobs()?.records()?;
+    let n_nodes = args.nodes.unwrap_or_else(|| machine_for(&jobs, UTILISATION));
+    let wanted = POLICIES
+        .into_iter()
+        .filter(|policy| args.policy.is_empty() || args.policy.contains(&policy.name().to_owned()));
+    let outcomes: Vec<_> = wanted.map(|policy| (policy.name(), replay(&jobs, n_nodes, policy))).collect();
+    if args.json {
+        let named: Vec<_> = outcomes
+            .iter()
+            .map(|(policy, outcome)| json!({ "policy": policy, "outcome": outcome }))
+            .collect();
+        say_json(&json!({ "jobs": jobs.len(), "nodes": n_nodes, "policies": named }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = outcomes.iter().map(|(policy, outcome)| {
+        vec![
+            (*policy).to_owned(),
+            show_length(Millis((outcome.mean_wait_seconds * 1e3) as i64)),
+            format!("{:.1}", outcome.mean_bounded_slowdown),
+            format!("{:.1} %", outcome.utilisation * 100.0),
+        ]
+    });
+    say_table(&["POLICY", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"], &rows.collect::<Vec<_>>())?;
+    say(&format!("\n{} jobs on {} nodes", show_count(jobs.len() as u64), show_count(n_nodes)))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,294 @@
+//! Generators of job traces: one folder each, one trait, one contract.
+
+pub mod sessions;
+
+use std::path::Path;
+use std::time::Duration;
+
+use learn::artifact::{Artifact, Tensors};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::schema::Schema;
+use crate::table::Table;
+use crate::trace::{FeatureKind, FeatureSpec, Jobs, Trace, assemble, enforce};
+
+/// What a generator is, once it is fitted.
+pub trait Generator: Send + Sync {
+    /// Values of every feature for as many jobs; the first is the interval.
+    fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>>;
+
+    fn tensors(&self) -> Tensors;
+
+    /// What is no weight, but has to be kept.
+    fn settings(&self) -> serde_json::Value;
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Model {
+    Sessions,
+}
+
+impl Model {
+    pub const ALL: [Self; 1] = [Self::Sessions];
+    /// The one that measurements recommend.
+    pub const BEST: Self = Self::Sessions;
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sessions => "sessions",
+        }
+    }
+
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Sessions => {
+                "Sessions of users who come back and repeat their jobs, on the course of the trace"
+            }
+        }
+    }
+}
+
+/// How long to learn, for what is learnt step by step.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct FitSettings {
+    /// How often every job is looked at; nothing is what the model takes by default.
+    pub n_epochs: Option<usize>,
+    pub seed: u64,
+}
+
+/// How far fitting is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Step {
+    pub done: usize,
+    pub total: usize,
+    pub loss: Option<f64>,
+    pub left: Duration,
+}
+
+/// Where a fitted generator is from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Origin {
+    pub n_jobs: usize,
+    /// Seconds from the first submission to the last.
+    pub span_seconds: f64,
+    pub fit_seconds: f64,
+    pub settings: FitSettings,
+}
+
+/// A generator with all that is needed to make tables like the one that it learnt from.
+pub struct Fitted {
+    pub model: Model,
+    pub schema: Schema,
+    pub specs: Vec<FeatureSpec>,
+    /// The least and the most of each feature.
+    pub ranges: Vec<(f64, f64)>,
+    pub origin: Origin,
+    generator: Box<dyn Generator>,
+}
+
+/// What is asked of a generator.
+#[derive(Debug, Clone, Default)]
+pub struct Ask {
+    pub n_jobs: Option<usize>,
+    /// From and to, in epoch seconds.
+    pub span: Option<(f64, f64)>,
+    /// How many times the load.
+    pub scale: Option<f64>,
+    /// Columns or roles with the cells that they have to have.
+    pub condition: Vec<(String, String)>,
+    pub seed: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Body {
+    schema: Schema,
+    specs: Vec<FeatureSpec>,
+    ranges: Vec<(f64, f64)>,
+    origin: Origin,
+    settings: serde_json::Value,
+}
+
+/// Jobs that there have to be for anything to be learnt.
+pub const LEAST_JOBS: usize = 20;
+/// How many jobs may be made for each that meets a condition.
+const MOST_TRIES: usize = 500;
+const WEEK: f64 = 7.0 * 86_400.0;
+const HOUR: f64 = 3_600.0;
+
+impl Fitted {
+    pub fn fit(
+        trace: &mut Trace,
+        model: Model,
+        settings: FitSettings,
+        mut tell: impl FnMut(Step),
+    ) -> Result<Self> {
+        let begun = std::time::Instant::now();
+        let jobs = trace.jobs()?;
+        if jobs.len() < LEAST_JOBS {
+            return Err(Error::TooFew { found: jobs.len(), wanted: LEAST_JOBS, what: "learn from" });
+        }
+        let ranges = jobs.values.iter().map(|values| range(values)).collect();
+        let generator: Box<dyn Generator> = match model {
+            Model::Sessions => Box::new(sessions::Sessions::fit(&jobs, settings.seed, &mut tell)),
+        };
+        let origin = Origin {
+            n_jobs: jobs.len(),
+            span_seconds: jobs.arrivals().last().copied().unwrap_or_default(),
+            fit_seconds: begun.elapsed().as_secs_f64(),
+            settings,
+        };
+        Ok(Self { model, schema: trace.schema.clone(), specs: jobs.specs, ranges, origin, generator })
+    }
+
+    pub fn write(&self, folder: &Path) -> Result<()> {
+        let body = Body {
+            schema: self.schema.clone(),
+            specs: self.specs.clone(),
+            ranges: self.ranges.clone(),
+            origin: self.origin.clone(),
+            settings: self.generator.settings(),
+        };
+        let body = serde_json::to_value(body).map_err(|error| Error::file(folder, error))?;
+        let artifact =
+            Artifact { kind: format!("jobs/{}", self.model.name()), body, tensors: self.generator.tensors() };
+        Ok(artifact.write(folder)?)
+    }
+
+    pub fn read(folder: &Path) -> Result<Self> {
+        let artifact = Artifact::read(folder, "jobs/")?;
+        let name = artifact.kind.trim_start_matches("jobs/");
+        let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
+            return Err(Error::file(
+                folder,
+                format!("{name} is a generator that this Tracewise does not know"),
+            ));
+        };
+        let body: Body = serde_json::from_value(artifact.body).map_err(|error| Error::file(folder, error))?;
+        let damaged = || Error::file(folder, "the weights are not those of its manifest");
+        let generator: Box<dyn Generator> = match model {
+            Model::Sessions => Box::new(
+                sessions::Sessions::restore(&body.specs, &body.settings, &artifact.tensors)
+                    .ok_or_else(damaged)?,
+            ),
+        };
+        let Body { schema, specs, ranges, origin, .. } = body;
+        Ok(Self { model, schema, specs, ranges, origin, generator })
+    }
+
+    /// A table like the one that was learnt from.
+    pub fn sample(&self, ask: &Ask) -> Result<Table> {
+        let wanted = self.wanted(&ask.condition)?;
+        let scale = ask.scale.unwrap_or(1.0);
+        let begins = ask.span.map(|span| span.0).or(self.schema.begins).unwrap_or_default();
+        let mut jobs = match ask.span {
+            Some((from, to)) => self.over(from, to, &wanted, scale, ask.seed)?,
+            None => self.count(ask.n_jobs.unwrap_or(self.origin.n_jobs), &wanted, ask.seed)?,
+        };
+        if ask.span.is_none() {
+            jobs.values[0].iter_mut().for_each(|interval| *interval /= scale);
+        }
+        let interval = &self.specs[0].kind;
+        if let FeatureKind::Number { format } = interval {
+            jobs.values[0].iter_mut().for_each(|value| *value = format.round(*value));
+        }
+        Ok(assemble(&self.schema, &jobs, begins))
+    }
+
+    /// Jobs before they are a table.
+    pub fn jobs(&self, n_jobs: usize, seed: u64) -> Jobs {
+        let mut jobs = Jobs { specs: self.specs.clone(), values: self.generator.sample(n_jobs, seed) };
+        enforce(&self.schema, &mut jobs, &self.ranges);
+        jobs
+    }
+
+    fn wanted(&self, condition: &[(String, String)]) -> Result<Vec<(usize, f64)>> {
+        let one = |(name, cell): &(String, String)| {
+            let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
+            let at = self
+                .specs
+                .iter()
+                .position(|spec| spec.name == *name || spec.role.is_some_and(|role| role.name() == name));
+            let at = at.ok_or_else(|| {
+                Error::Condition(format!("there is no column {name}; there are {}", names.join(", ")))
+            })?;
+            let value = match &self.specs[at].kind {
+                FeatureKind::Category { names } => {
+                    let found = names.iter().position(|known| known == cell).map(|code| code as f64);
+                    found.ok_or_else(|| {
+                        Error::Condition(format!("{name} was never {cell} in the trace learnt from"))
+                    })?
+                }
+                FeatureKind::Number { format } => format
+                    .parse(cell)
+                    .ok_or_else(|| Error::Condition(format!("{name}={cell}: {cell} is no number")))?,
+            };
+            Ok((at, value))
+        };
+        condition.iter().map(one).collect()
+    }
+
+    /// As many jobs as are asked for. Those that do not meet the condition are left out, and the time that
+    /// passed with them stays: what is left is what a trace has of such jobs.
+    fn count(&self, n_jobs: usize, wanted: &[(usize, f64)], seed: u64) -> Result<Jobs> {
+        if wanted.is_empty() {
+            return Ok(self.jobs(n_jobs, seed));
+        }
+        let mut kept = Jobs { specs: self.specs.clone(), values: vec![Vec::new(); self.specs.len()] };
+        let mut waited = 0.0;
+        let mut n_made = 0;
+        let mut seeds = Xoshiro256PlusPlus::seed_from_u64(seed);
+        while kept.len() < n_jobs {
+            if n_made >= MOST_TRIES * n_jobs.max(self.origin.n_jobs) {
+                return Err(Error::Condition(format!(
+                    "of {n_made} jobs, {} meet the condition: ask for fewer, or for something that is not so rare",
+                    kept.len()
+                )));
+            }
+            let batch = self.jobs(self.origin.n_jobs.max(n_jobs), rand::RngExt::random(&mut seeds));
+            n_made += batch.len();
+            for row in 0..batch.len() {
+                waited += batch.values[0][row];
+                if wanted.iter().all(|(at, value)| batch.values[*at][row] == *value) && kept.len() < n_jobs {
+                    kept.values.iter_mut().zip(&batch.values).for_each(|(kept, made)| kept.push(made[row]));
+                    if let Some(last) = kept.values[0].last_mut() {
+                        *last = waited;
+                    }
+                    waited = 0.0;
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Jobs that come between two moments. Where the trace learnt from says when it began, hours of the week
+    /// are those that they were.
+    fn over(&self, from: f64, to: f64, wanted: &[(usize, f64)], scale: f64, seed: u64) -> Result<Jobs> {
+        let mean = self.origin.span_seconds / self.origin.n_jobs.max(1) as f64;
+        let ahead = self.schema.begins.map_or(0.0, |begins| (from - begins).rem_euclid(WEEK) * scale);
+        let n_expected = ((to - from) * scale + ahead + HOUR) / mean.max(1e-6);
+        let mut n_jobs = (n_expected * 1.3) as usize + self.origin.n_jobs;
+        loop {
+            let mut jobs = self.count(n_jobs, wanted, seed)?;
+            jobs.values[0].iter_mut().for_each(|interval| *interval /= scale);
+            let arrivals = jobs.arrivals();
+            let (begin, end) = (ahead / scale, ahead / scale + to - from);
+            if arrivals.last().is_some_and(|last| *last < end) {
+                n_jobs *= 2;
+                continue;
+            }
+            let first = arrivals.partition_point(|arrival| *arrival < begin);
+            let last = arrivals.partition_point(|arrival| *arrival < end);
+            return Ok(jobs.slice(first..last));
+        }
+    }
+}
+
+/// The least and the most of what is known.
+fn range(values: &[f64]) -> (f64, f64) {
+    let known = values.iter().copied().filter(|value| !value.is_nan());
+    known.fold((f64::MAX, f64::MIN), |(least, most), value| (least.min(value), most.max(value)))
+}

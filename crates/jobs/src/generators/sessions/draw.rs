@@ -1,0 +1,304 @@
+//! Drawing a trace, session by session.
+
+use std::collections::HashMap;
+
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::past::Past;
+
+/// How far from the clock's time sessions are taken, in sessions.
+const SESSION_REACH: f64 = 8.0;
+/// How often another user is looked for, so that sessions end.
+const MOST_TRIES: usize = 8;
+/// Sessions of a user, nearest in time, that a length is one of.
+const N_LENGTHS: usize = 5;
+/// Jobs, nearest in time, that what is asked for and how it ends are taken from.
+const N_JOBS: usize = 12;
+/// Jobs, nearest in time, that run times are taken from, and those of them after the likeliest run time.
+const N_RUNS: usize = 10;
+const N_LIKELY_RUNS: usize = 4;
+/// The same for intervals.
+const N_INTERVALS: usize = 30;
+const N_LIKELY_INTERVALS: usize = 6;
+/// Jobs around the clock's time that something new to a user is taken from.
+const N_NEW: usize = 400;
+/// Jobs that the clock may be ahead or behind before it is set right.
+const SLACK: f64 = 60.0;
+/// Values whose logarithms are nearer than this may be anything between.
+const NEAR: f64 = 0.3;
+/// How far a value may be blurred that has no other near, as a logarithm.
+const ALONE: f64 = 0.15;
+/// The same for intervals, times the blur.
+const OF_INTERVAL: f64 = 0.15;
+/// The widest group that is blurred by its own width.
+const WIDEST: f64 = 0.3;
+
+/// Values of every feature.
+pub fn draw(past: &Past, blur: f64, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
+    let n_laps = n_jobs.div_ceil(past.n_jobs()).max(1);
+    let mut values: Vec<Vec<f64>> = past.jobs.specs.iter().map(|_| Vec::with_capacity(n_jobs)).collect();
+    for lap in 0..n_laps {
+        let n_of_lap = n_jobs * (lap + 1) / n_laps - n_jobs * lap / n_laps;
+        let seed = seed ^ (lap as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Lap::new(past, blur, n_of_lap, seed).run(&mut values);
+    }
+    values
+}
+
+/// Once through the course of the past.
+struct Lap<'a> {
+    past: &'a Past,
+    blur: f64,
+    n_jobs: usize,
+    rng: Xoshiro256PlusPlus,
+    /// Where in the past it is, in sessions.
+    clock: f64,
+    n_made: usize,
+    user_before: Option<u32>,
+    interval_before: f64,
+    asked_before: HashMap<u32, u32>,
+    run_before: HashMap<(u32, u32), f64>,
+    nearest: Vec<u32>,
+}
+
+/// What the jobs of a session have in common.
+struct Session {
+    user: u32,
+    length: u32,
+    /// By how many widths its run times are off.
+    shift: f64,
+    /// Whose job it takes up that its user never had.
+    novel: Option<(u32, u32)>,
+}
+
+impl<'a> Lap<'a> {
+    fn new(past: &'a Past, blur: f64, n_jobs: usize, seed: u64) -> Self {
+        Self {
+            past,
+            blur,
+            n_jobs,
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed),
+            clock: 0.0,
+            n_made: 0,
+            user_before: None,
+            interval_before: past.intervals_before.first().copied().unwrap_or_default(),
+            asked_before: HashMap::new(),
+            run_before: HashMap::new(),
+            nearest: Vec::new(),
+        }
+    }
+
+    fn run(&mut self, values: &mut [Vec<f64>]) {
+        while self.n_made < self.n_jobs {
+            let session = self.session();
+            for number in 0..session.length {
+                if self.n_made == self.n_jobs {
+                    break;
+                }
+                self.job(&session, number, values);
+                self.n_made += 1;
+            }
+        }
+    }
+
+    /// How many jobs of the past go by with one that is made.
+    fn speed(&self) -> f64 {
+        self.past.n_jobs() as f64 / self.n_jobs as f64
+    }
+
+    /// The clock's time in jobs of the past.
+    fn position(&self) -> f64 {
+        let firsts = &self.past.firsts;
+        let whole = (self.clock as usize).min(firsts.len() - 1);
+        let next = firsts.get(whole + 1).map_or(self.past.n_jobs(), |first| *first as usize) as f64;
+        let first = f64::from(firsts[whole]);
+        (first + (self.clock - whole as f64).min(1.0) * (next - first)).min(self.past.n_jobs() as f64 - 1.0)
+    }
+
+    fn normal(&mut self) -> f64 {
+        self.rng.sample(StandardNormal)
+    }
+
+    fn session(&mut self) -> Session {
+        let past = self.past;
+        let behind = self.n_made as f64 * self.speed() - self.position();
+        self.clock += (1.0 + behind / SLACK).clamp(0.3, 3.0) * self.speed();
+        let mut which = 0;
+        for _ in 0..MOST_TRIES {
+            let at = self.clock + SESSION_REACH * self.normal();
+            which = (at.round().max(0.0) as usize).min(past.firsts.len() - 1);
+            if Some(past.session_users[which]) != self.user_before || past.user.is_none() {
+                break;
+            }
+        }
+        let user = past.session_users[which];
+        self.user_before = Some(user);
+        let alike = self.pick(&past.sessions_of[&user], which as f64, N_LENGTHS);
+        let is_novel = self.blur > 0.0 && self.rng.random::<f64>() < past.novelty * self.blur.min(1.0);
+        let novel = is_novel.then(|| {
+            let at = self.position() as usize;
+            let first = at.saturating_sub(N_NEW / 2);
+            let job = self.rng.random_range(first..(first + N_NEW).min(past.n_jobs()));
+            (past.users[job], past.asks[job])
+        });
+        Session { user, length: past.lengths[alike as usize], shift: self.normal(), novel }
+    }
+
+    fn job(&mut self, session: &Session, number: u32, values: &mut [Vec<f64>]) {
+        let past = self.past;
+        let user = session.user;
+        let at = (self.position() + f64::from(number)).min(past.n_jobs() as f64 - 1.0);
+        values[0].push(self.interval(user, number == 0, at));
+        let alike = match self.asked_before.get(&user).and_then(|before| past.after.get(&(user, *before))) {
+            Some(after) => self.pick(after, at, N_JOBS),
+            None => self.pick(&past.jobs_of[&user], at, N_JOBS),
+        };
+        let own = past.asks[alike as usize];
+        self.asked_before.insert(user, own);
+        let (owner, ask) = session.novel.unwrap_or((user, own));
+        let alike = self.pick(&past.asking[&(owner, ask)], at, N_JOBS);
+        let status = past.statuses[alike as usize];
+        for feature in &past.chosen {
+            values[*feature].push(past.jobs.values[*feature][alike as usize]);
+        }
+        if let Some(feature) = past.status {
+            values[feature].push(f64::from(status));
+        }
+        if let Some(feature) = past.user {
+            values[feature].push(f64::from(user));
+        }
+        self.happen((owner, ask, status), session, at, values);
+    }
+
+    /// How long after the job before it comes: as intervals of its kind were that came after a like one.
+    fn interval(&mut self, user: u32, is_first: bool, at: f64) -> f64 {
+        let past = self.past;
+        let inner = past.inner_of.get(&user).filter(|inner| !is_first && !inner.is_empty());
+        let (group, n_nearest) = inner.map_or((&past.firsts, 2 * N_INTERVALS), |inner| (inner, N_INTERVALS));
+        let before = self.interval_before;
+        self.choose(group, at, n_nearest, &past.intervals_before, before, N_LIKELY_INTERVALS);
+        let alike = self.nearest[self.rng.random_range(0..self.nearest.len())];
+        let interval = past.jobs.values[0][alike as usize];
+        let is_kept = interval <= 0.0 || past.heaps.contains(&interval.to_bits());
+        let blurred =
+            if is_kept { interval } else { interval * (OF_INTERVAL * self.blur * self.normal()).exp() };
+        let blurred = past.jobs.specs[0].round(blurred);
+        self.interval_before = blurred.max(0.0).ln_1p();
+        blurred
+    }
+
+    /// What comes of a job: as it did for jobs that asked for the same and ended the same.
+    fn happen(&mut self, key: (u32, u32, u32), session: &Session, at: f64, values: &mut [Vec<f64>]) {
+        let past = self.past;
+        let (_, ask, _) = key;
+        let group = &past.ending[&key];
+        let before = self.run_before.get(&(session.user, ask)).copied();
+        let before =
+            before.unwrap_or_else(|| past.runs_before[group[self.rng.random_range(0..group.len())] as usize]);
+        self.choose(group, at, N_RUNS, &past.runs_before, before, N_LIKELY_RUNS);
+        let nearest = std::mem::take(&mut self.nearest);
+        let chosen = self.rng.random_range(0..nearest.len());
+        let limit = past.requested_time.map(|at| past.jobs.values[at][nearest[chosen] as usize]);
+        for feature in &past.happening {
+            let of_feature = &past.jobs.values[*feature];
+            let alike: Vec<f64> = nearest.iter().map(|job| of_feature[*job as usize]).collect();
+            let is_run = past.run_time == Some(*feature);
+            let value = match limit {
+                Some(limit) if is_run && limit > 0.0 => {
+                    self.blurred_about(&alike, chosen, limit, session.shift)
+                }
+                _ => self.blurred(&alike, chosen, if is_run { session.shift } else { 0.0 }),
+            };
+            let value = past.jobs.specs[*feature].round(value);
+            if is_run {
+                self.run_before.insert((session.user, ask), value.max(0.0).ln_1p());
+            }
+            values[*feature].push(value);
+        }
+        self.nearest = nearest;
+    }
+
+    /// A value near one of several, on the side of the limit that it was on.
+    fn blurred_about(&mut self, alike: &[f64], chosen: usize, limit: f64, shift: f64) -> f64 {
+        let value = alike[chosen];
+        if value.is_nan() {
+            return value;
+        }
+        let is_over = value > limit;
+        let same: Vec<f64> = alike.iter().copied().filter(|other| (*other > limit) == is_over).collect();
+        let place = alike[..chosen].iter().filter(|other| (**other > limit) == is_over).count();
+        if is_over {
+            let over: Vec<f64> = same.iter().map(|value| value - limit).collect();
+            return limit + self.blurred(&over, place, 0.0);
+        }
+        let shift = if value < 0.9 * limit { shift } else { 0.0 };
+        let blurred = self.blurred(&same, place, shift);
+        if blurred > limit { value * value / blurred } else { blurred }
+    }
+
+    /// A value between one and its neighbour among several; where it has none near, by itself.
+    fn blurred(&mut self, alike: &[f64], chosen: usize, shift: f64) -> f64 {
+        let value = alike[chosen];
+        if value.is_nan() || value <= 0.0 {
+            return value;
+        }
+        let width = width_of(alike).map_or(ALONE, |width| width.min(WIDEST)) * self.blur;
+        let is_up = self.rng.random::<bool>();
+        let others = alike
+            .iter()
+            .enumerate()
+            .filter(|(at, other)| *at != chosen && **other > 0.0)
+            .map(|(_, other)| *other);
+        let neighbour = if is_up {
+            others.filter(|other| *other >= value).min_by(f64::total_cmp)
+        } else {
+            others.filter(|other| *other <= value).max_by(f64::total_cmp)
+        };
+        let step = match neighbour.map(|other| (other / value).ln()).filter(|step| step.abs() < NEAR) {
+            Some(step) => self.rng.random::<f64>() * step + 0.5 * width * self.normal(),
+            None => ALONE * self.blur.max(0.5) * self.normal(),
+        };
+        value * (step + shift * width).exp()
+    }
+
+    /// One of the members that are nearest in time.
+    fn pick(&mut self, group: &[u32], at: f64, n_nearest: usize) -> u32 {
+        let nearest = window(group, at, n_nearest);
+        nearest[self.rng.random_range(0..nearest.len())]
+    }
+
+    /// Of the members nearest in time, those whose number is nearest to one; into `nearest`.
+    fn choose(
+        &mut self,
+        group: &[u32],
+        at: f64,
+        n_nearest: usize,
+        numbers: &[f64],
+        to: f64,
+        n_likely: usize,
+    ) {
+        self.nearest.clear();
+        self.nearest.extend_from_slice(window(group, at, n_nearest));
+        if self.nearest.len() > n_likely {
+            let off = |job: &u32| (numbers[*job as usize] - to).abs();
+            self.nearest
+                .select_nth_unstable_by(n_likely - 1, |a, b| off(a).total_cmp(&off(b)).then(a.cmp(b)));
+            self.nearest.truncate(n_likely);
+            self.nearest.sort_unstable();
+        }
+    }
+}
+
+fn window(group: &[u32], at: f64, n_nearest: usize) -> &[u32] {
+    let place = group.partition_point(|member| f64::from(*member) < at);
+    let first = place.saturating_sub(n_nearest / 2).min(group.len().saturating_sub(n_nearest));
+    &group[first..(first + n_nearest).min(group.len())]
+}
+
+/// The standard deviation of logarithms, where there are several.
+fn width_of(values: &[f64]) -> Option<f64> {
+    let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
+    (logs.len() > 1).then(|| learn::moments::deviation(&logs))
+}

@@ -1,0 +1,134 @@
+//! Layouts of job traces that are known by name.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::schema::Role;
+
+/// How a file is written, and which column means what.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Preset {
+    Dirlab,
+    Lumos,
+    Alcf,
+    Supercloud,
+    Sacct,
+    Swf,
+    Csv,
+}
+
+impl Preset {
+    pub const ALL: [Self; 7] =
+        [Self::Dirlab, Self::Lumos, Self::Alcf, Self::Supercloud, Self::Sacct, Self::Swf, Self::Csv];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dirlab => "dirlab",
+            Self::Lumos => "lumos",
+            Self::Alcf => "alcf",
+            Self::Supercloud => "supercloud",
+            Self::Sacct => "sacct",
+            Self::Swf => "swf",
+            Self::Csv => "csv",
+        }
+    }
+
+    /// Cells are told apart by this.
+    pub fn delimiter(self) -> u8 {
+        if self == Self::Sacct { b'|' } else { b',' }
+    }
+
+    /// The columns whose meaning is known, by name; those that a file lacks are no fault.
+    pub fn roles(self) -> BTreeMap<&'static str, Role> {
+        use Role::{
+            Cores, End, Gpus, Group, Index, Interval, Nodes, RequestedTime, RunTime, Start, Status, Submit,
+            User, Wait,
+        };
+        let known: &[(&str, Role)] = match self {
+            Self::Dirlab => &[
+                ("u_id", Index),
+                ("user", User),
+                ("gpu_num", Gpus),
+                ("cpu_num", Cores),
+                ("node_num", Nodes),
+                ("interval", Interval),
+                ("run_time", RunTime),
+                ("wall_time", RequestedTime),
+                ("new_status", Status),
+            ],
+            Self::Lumos => &[
+                ("", Index),
+                ("job", Index),
+                ("user", User),
+                ("project", Group),
+                ("gpu_num", Gpus),
+                ("cpu_num", Cores),
+                ("node_num", Nodes),
+                ("submit_time", Submit),
+                ("wait_time", Wait),
+                ("run_time", RunTime),
+                ("wall_time", RequestedTime),
+                ("new_status", Status),
+            ],
+            Self::Alcf => &[
+                ("COBALT_JOBID", Index),
+                ("JOB_NAME", Index),
+                ("USERNAME_GENID", User),
+                ("PROJECT_NAME_GENID", Group),
+                ("QUEUED_TIMESTAMP", Submit),
+                ("START_TIMESTAMP", Start),
+                ("END_TIMESTAMP", End),
+                ("RUNTIME_SECONDS", RunTime),
+                ("WALLTIME_SECONDS", RequestedTime),
+                ("NODES_USED", Nodes),
+                ("CORES_USED", Cores),
+                ("EXIT_STATUS", Status),
+            ],
+            Self::Supercloud => &[
+                ("id_job", Index),
+                ("id_user", User),
+                ("time_submit", Submit),
+                ("time_start", Start),
+                ("time_end", End),
+                ("service_time", RunTime),
+                ("timelimit", RequestedTime),
+                ("cpus_req", Cores),
+                ("nodes_alloc", Nodes),
+                ("state", Status),
+            ],
+            Self::Sacct => &[
+                ("JobID", Index),
+                ("JobIDRaw", Index),
+                ("User", User),
+                ("Account", Group),
+                ("Submit", Submit),
+                ("Start", Start),
+                ("End", End),
+                ("Elapsed", RunTime),
+                ("ElapsedRaw", RunTime),
+                ("Timelimit", RequestedTime),
+                ("NCPUS", Cores),
+                ("AllocCPUS", Cores),
+                ("NNodes", Nodes),
+                ("AllocNodes", Nodes),
+                ("State", Status),
+            ],
+            Self::Swf => &[
+                ("job", Index),
+                ("submit", Submit),
+                ("wait", Wait),
+                ("run_time", RunTime),
+                ("processors", Cores),
+                ("requested_time", RequestedTime),
+                ("status", Status),
+                ("user", User),
+                ("group", Group),
+                ("preceding_job", Index),
+            ],
+            Self::Csv => &[],
+        };
+        known.iter().copied().collect()
+    }
+}

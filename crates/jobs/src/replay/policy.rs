@@ -1,0 +1,114 @@
+//! Who is next.
+
+use super::{State, Waiting};
+
+/// Chooses among jobs that wait.
+pub trait Policy: Sync {
+    fn name(&self) -> &'static str;
+
+    /// Places in the queue of those that start now, in order; all of them have to fit together.
+    fn next(&self, state: &State<'_>) -> Vec<usize>;
+
+    /// Whether it has to know until when others run.
+    fn looks_ahead(&self) -> bool {
+        false
+    }
+}
+
+/// First come, first served.
+struct Fcfs;
+
+/// Shortest (requested) job first.
+struct Sjf;
+
+/// First come, first served, but others may go ahead as long as the first is not delayed by it (Lifka, 1995).
+struct Easy;
+
+pub const POLICIES: [&dyn Policy; 3] = [&Fcfs, &Sjf, &Easy];
+
+pub fn policy_named(name: &str) -> Option<&'static dyn Policy> {
+    POLICIES.into_iter().find(|policy| policy.name() == name)
+}
+
+/// Those that fit, in this order, until one does not.
+fn while_they_fit(mut order: impl Iterator<Item = usize>, queue: &[Waiting], mut n_free: u64) -> Vec<usize> {
+    let mut chosen = Vec::new();
+    while let Some(index) = order.next().filter(|index| queue[*index].n_nodes <= n_free) {
+        n_free -= queue[index].n_nodes;
+        chosen.push(index);
+    }
+    chosen
+}
+
+impl Policy for Fcfs {
+    fn name(&self) -> &'static str {
+        "fcfs"
+    }
+
+    fn next(&self, state: &State<'_>) -> Vec<usize> {
+        while_they_fit(0..state.queue.len(), state.queue, state.n_free)
+    }
+}
+
+impl Policy for Sjf {
+    fn name(&self) -> &'static str {
+        "sjf"
+    }
+
+    fn next(&self, state: &State<'_>) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..state.queue.len()).collect();
+        order.sort_by(|a, b| state.queue[*a].requested.total_cmp(&state.queue[*b].requested));
+        while_they_fit(order.into_iter(), state.queue, state.n_free)
+    }
+}
+
+impl Policy for Easy {
+    fn name(&self) -> &'static str {
+        "easy"
+    }
+
+    fn looks_ahead(&self) -> bool {
+        true
+    }
+
+    fn next(&self, state: &State<'_>) -> Vec<usize> {
+        let mut chosen = while_they_fit(0..state.queue.len(), state.queue, state.n_free);
+        let mut n_free = state.n_free - chosen.iter().map(|index| state.queue[*index].n_nodes).sum::<u64>();
+        let Some(head) = state.queue.get(chosen.len()).copied() else { return chosen };
+        if n_free == 0 {
+            return chosen;
+        }
+        // When the first that waits can start at the latest, and how many nodes are left over then.
+        let mut ends: Vec<(f64, u64)> = state.running.iter().map(|one| (one.until, one.n_nodes)).collect();
+        ends.extend(
+            chosen
+                .iter()
+                .map(|index| (state.now + state.queue[*index].requested, state.queue[*index].n_nodes)),
+        );
+        ends.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut n_then = n_free;
+        let mut start = f64::MAX;
+        for (end, n_nodes) in ends {
+            n_then += n_nodes;
+            if n_then >= head.n_nodes {
+                start = end;
+                break;
+            }
+        }
+        let mut n_spare = n_then.saturating_sub(head.n_nodes);
+        for (index, waiting) in state.queue.iter().enumerate().skip(chosen.len() + 1) {
+            if n_free == 0 {
+                break;
+            }
+            let ends_before = state.now + waiting.requested <= start;
+            if waiting.n_nodes <= n_free && (ends_before || waiting.n_nodes <= n_spare) {
+                n_free -= waiting.n_nodes;
+                if !ends_before {
+                    n_spare -= waiting.n_nodes;
+                }
+                chosen.push(index);
+            }
+        }
+        chosen
+    }
+}

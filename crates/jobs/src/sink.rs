@@ -1,0 +1,196 @@
+//! Where job traces go: CSV, SWF, Parquet, and JSON for Batsim.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use archive::table::{Cell, CellKind, TableWriter};
+use serde_json::json;
+
+use crate::error::{Error, Result};
+use crate::format::Format;
+use crate::schema::{Role, Schema};
+use crate::table::{Column, Table, Values};
+
+/// Writes a table; the name of the file says how.
+pub fn write(path: &Path, table: &Table, schema: &Schema) -> Result<()> {
+    match path.extension().and_then(|extension| extension.to_str()).unwrap_or_default() {
+        "csv" => write_csv(path, table),
+        "swf" => safely(path, |out| write_swf(out, table, schema)),
+        "json" => safely(path, |out| write_batsim(out, table, schema)),
+        "parquet" => write_parquet(path, table),
+        _ => Err(Error::file(path, "the name of the file ends in .csv, .swf, .parquet or .json (Batsim)")),
+    }
+}
+
+/// Writes beside the file, then puts it in place.
+fn safely(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".unfinished");
+    let unfinished = Path::new(&unfinished);
+    let mut out = BufWriter::new(File::create(unfinished).map_err(Error::io(unfinished))?);
+    write(&mut out).and_then(|()| out.flush()).map_err(Error::io(unfinished))?;
+    std::fs::rename(unfinished, path).map_err(Error::io(path))
+}
+
+fn write_csv(path: &Path, table: &Table) -> Result<()> {
+    safely(path, |out| {
+        let mut writer = csv::Writer::from_writer(out);
+        writer.write_record(table.columns.iter().map(|column| column.name.as_str()))?;
+        for row in 0..table.n_rows() {
+            writer.write_record(table.columns.iter().map(|column| column.cell(row)))?;
+        }
+        writer.flush()
+    })
+}
+
+fn write_parquet(path: &Path, table: &Table) -> Result<()> {
+    let is_small =
+        |values: &[f64]| values.iter().all(|value| value.fract() == 0.0 && value.abs() < f64::from(i32::MAX));
+    let kind = |column: &Column| match &column.values {
+        Values::Numbers { values, format: Format::Plain { .. } } if is_small(values) => CellKind::Whole,
+        Values::Numbers { format: Format::Plain { .. }, .. } => CellKind::Real,
+        _ => CellKind::Word,
+    };
+    let columns: Vec<(&str, CellKind)> =
+        table.columns.iter().map(|column| (column.name.as_str(), kind(column))).collect();
+    let mut writer = TableWriter::create(path, &columns)?;
+    for row in 0..table.n_rows() {
+        let cells =
+            table.columns.iter().zip(&columns).map(|(column, (_, kind))| match (kind, &column.values) {
+                (CellKind::Whole, Values::Numbers { values, .. }) => Cell::Whole(values[row] as i32),
+                (CellKind::Real, Values::Numbers { values, .. }) => Cell::Real(values[row]),
+                _ => Cell::Word(column.cell(row)),
+            });
+        writer.push(&cells.collect::<Vec<Cell>>())?;
+    }
+    writer.finish()?;
+    Ok(())
+}
+
+/// The roles of the 18 fields of SWF; fields without one are unknown, which SWF writes as -1.
+const SWF_ROLES: [Option<Role>; 18] = [
+    Some(Role::Index),
+    Some(Role::Submit),
+    Some(Role::Wait),
+    Some(Role::RunTime),
+    Some(Role::Cores),
+    None,
+    None,
+    Some(Role::Cores),
+    Some(Role::RequestedTime),
+    None,
+    Some(Role::Status),
+    Some(Role::User),
+    Some(Role::Group),
+    None,
+    None,
+    None,
+    None,
+    None,
+];
+/// What SWF writes for what is not known.
+const UNKNOWN: f64 = -1.0;
+
+fn write_swf(out: &mut dyn Write, table: &Table, schema: &Schema) -> std::io::Result<()> {
+    let is_swf = table.columns.iter().map(|column| column.name.as_str()).eq(crate::source::SWF_FIELDS);
+    let numbers: Vec<Vec<f64>> =
+        if is_swf { table.columns.iter().map(as_numbers).collect() } else { fields_of(table, schema) };
+    writeln!(out, "; Version: 2.2")?;
+    writeln!(out, "; Note: synthetic, made by Tracewise")?;
+    writeln!(out, "; MaxJobs: {}", table.n_rows())?;
+    writeln!(out, "; MaxRecords: {}", table.n_rows())?;
+    let is_own =
+        |note: &&String| !["Version", "MaxJobs", "MaxRecords"].iter().any(|own| note.starts_with(own));
+    for note in table.notes.iter().filter(is_own) {
+        writeln!(out, "; {note}")?;
+    }
+    for row in 0..table.n_rows() {
+        let line: Vec<String> = numbers
+            .iter()
+            .map(|values| {
+                let value = values.get(row).copied().filter(|value| !value.is_nan()).unwrap_or(UNKNOWN);
+                Format::Plain { decimals: 2 }.show(value)
+            })
+            .collect();
+        writeln!(out, "{}", line.join(" "))?;
+    }
+    Ok(())
+}
+
+fn as_numbers(column: &Column) -> Vec<f64> {
+    match &column.values {
+        Values::Numbers { values, .. } => values.clone(),
+        // Words have no place in SWF; their numbers have.
+        Values::Words { codes, .. } => codes.iter().map(|code| f64::from(*code) + 1.0).collect(),
+    }
+}
+
+fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
+    let n_rows = table.n_rows();
+    let of_role = |role: Role| table.column(&schema.with_role(role)?.name).map(as_numbers);
+    let minus = |one: Option<Vec<f64>>, other: Option<Vec<f64>>| -> Option<Vec<f64>> {
+        Some(one?.into_iter().zip(other?).map(|(one, other)| one - other).collect())
+    };
+    let field = |role: &Option<Role>| {
+        let found = match role {
+            Some(Role::Index) => Some((0..n_rows).map(|row| row as f64 + 1.0).collect()),
+            Some(Role::Submit) => {
+                of_role(Role::Submit).map(since_first).or_else(|| of_role(Role::Interval).map(summed))
+            }
+            Some(Role::Wait) => {
+                of_role(Role::Wait).or_else(|| minus(of_role(Role::Start), of_role(Role::Submit)))
+            }
+            Some(Role::RunTime) => {
+                of_role(Role::RunTime).or_else(|| minus(of_role(Role::End), of_role(Role::Start)))
+            }
+            Some(Role::Cores) => of_role(Role::Cores).or_else(|| of_role(Role::Nodes)),
+            Some(role) => of_role(*role),
+            None => None,
+        };
+        found.unwrap_or_else(|| vec![UNKNOWN; n_rows])
+    };
+    SWF_ROLES.iter().map(field).collect()
+}
+
+fn since_first(moments: Vec<f64>) -> Vec<f64> {
+    let first = moments.first().copied().unwrap_or_default();
+    moments.into_iter().map(|moment| moment - first).collect()
+}
+
+fn summed(intervals: Vec<f64>) -> Vec<f64> {
+    let mut time = 0.0;
+    intervals
+        .into_iter()
+        .enumerate()
+        .map(|(row, interval)| {
+            time += if row == 0 { 0.0 } else { interval };
+            time
+        })
+        .collect()
+}
+
+/// Jobs that wait for as long as they ran, on as many resources as they had.
+fn write_batsim(out: &mut dyn Write, table: &Table, schema: &Schema) -> std::io::Result<()> {
+    let fields = fields_of(table, schema);
+    let [submits, runs, requested] = [1, 3, 8].map(|field| &fields[field]);
+    let nodes = schema.with_role(Role::Nodes).and_then(|spec| table.column(&spec.name)).map(as_numbers);
+    let sizes = nodes.as_ref().unwrap_or(&fields[4]);
+    let mut profiles = serde_json::Map::new();
+    let mut jobs = Vec::with_capacity(table.n_rows());
+    for row in 0..table.n_rows() {
+        let run = Format::Plain { decimals: 2 }.round(runs[row].max(0.0));
+        let profile = format!("delay_{run}");
+        profiles.entry(&profile).or_insert_with(|| json!({ "type": "delay", "delay": run }));
+        let mut job = json!({
+            "id": row.to_string(), "subtime": submits[row], "res": sizes[row].max(1.0) as u64, "profile": profile,
+        });
+        if requested[row] > 0.0 {
+            job["walltime"] = json!(requested[row]);
+        }
+        jobs.push(job);
+    }
+    let nb_res = sizes.iter().copied().fold(1.0, f64::max) as u64;
+    serde_json::to_writer(out, &json!({ "nb_res": nb_res, "jobs": jobs, "profiles": profiles }))?;
+    Ok(())
+}
