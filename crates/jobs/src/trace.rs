@@ -231,9 +231,11 @@ impl Trace {
         };
         match &spec.kind {
             _ if matches!(spec.role, Some(Role::Submit | Role::Interval)) => Ok(None),
-            Kind::Index { .. } | Kind::Constant { .. } | Kind::Difference { .. } | Kind::SincePrevious => {
-                Ok(None)
-            }
+            Kind::Index { .. }
+            | Kind::Constant { .. }
+            | Kind::Difference { .. }
+            | Kind::Product { .. }
+            | Kind::SincePrevious => Ok(None),
             Kind::Category => {
                 let cells = Column::words(&spec.name, (0..column.len()).map(|row| column.cell(row)));
                 let Values::Words { codes, names } = cells.values else { return Ok(None) };
@@ -378,10 +380,29 @@ pub fn assemble(schema: &Schema, jobs: &Jobs, begins: f64) -> Table {
                     Column::words(&spec.name, cells)
                 }
             }
-            Kind::Count | Kind::Real => numbers(feature(&spec.name).cloned().unwrap_or_default()),
+            Kind::Count | Kind::Real | Kind::Product { .. } => {
+                numbers(feature(&spec.name).cloned().unwrap_or_else(|| vec![f64::NAN; n_jobs]))
+            }
         }
     };
-    Table { columns: schema.columns.iter().map(column).collect(), notes: schema.notes.clone() }
+    let mut table =
+        Table { columns: schema.columns.iter().map(column).collect(), notes: schema.notes.clone() };
+    multiply(schema, &mut table);
+    table
+}
+
+/// Fills in the columns that are products of others.
+fn multiply(schema: &Schema, table: &mut Table) {
+    for (at, spec) in schema.columns.iter().enumerate() {
+        let Kind::Product { of, scale, offset } = &spec.kind else { continue };
+        let factors: Option<Vec<&[f64]>> = of.iter().map(|name| table.column(name)?.as_numbers()).collect();
+        let Some(factors) = factors else { continue };
+        let format = spec.format.unwrap_or(Format::Plain { decimals: 0 });
+        let value = |row: usize| {
+            format.round(factors.iter().map(|factor| factor[row]).product::<f64>() * scale + offset)
+        };
+        table.columns[at] = Column::numbers(&spec.name, (0..table.n_rows()).map(value).collect(), format);
+    }
 }
 
 /// Makes jobs keep to what always held: whole numbers, the range that was seen, and rules between columns.
@@ -408,7 +429,8 @@ pub fn enforce(schema: &Schema, jobs: &mut Jobs, ranges: &[(f64, f64)]) {
                 for row in 0..jobs.len() {
                     let unit = jobs.values[unit][row].max(1.0);
                     let value = &mut jobs.values[column][row];
-                    *value = (*value / unit).round().max(1.0) * unit;
+                    let least = if ranges[column].0 > 0.0 { 1.0 } else { 0.0 };
+                    *value = (*value / unit).round().max(least) * unit;
                 }
             }
         }

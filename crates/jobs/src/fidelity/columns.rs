@@ -157,6 +157,12 @@ pub fn pairs(real: &Jobs, made: &Jobs) -> Vec<PairFidelity> {
     pairs
 }
 
+/// How two columns rise and fall together.
+pub fn rank_correlation(one: &[f64], other: &[f64]) -> f64 {
+    let found = correlation(ranks(one).into_iter().zip(ranks(other)));
+    if found.is_finite() { found } else { 0.0 }
+}
+
 /// Ranks, equal ones for equal values; what is not known is in the middle.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).filter(|at| !values[*at].is_nan()).collect();

@@ -23,7 +23,9 @@ pub trait Generator: Send + Sync {
     fn tensors(&self) -> Tensors;
 
     /// What is no weight, but has to be kept.
-    fn settings(&self) -> serde_json::Value;
+    fn settings(&self) -> serde_json::Value {
+        serde_json::Value::Null
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -133,7 +135,7 @@ impl Fitted {
         }
         let ranges = jobs.values.iter().map(|values| range(values)).collect();
         let generator: Box<dyn Generator> = match model {
-            Model::Sessions => Box::new(sessions::Sessions::fit(&jobs, settings.seed, &mut tell)),
+            Model::Sessions => Box::new(sessions::Sessions::fit(&jobs)),
         };
         let origin = Origin {
             n_jobs: jobs.len(),
@@ -170,10 +172,9 @@ impl Fitted {
         let body: Body = serde_json::from_value(artifact.body).map_err(|error| Error::file(folder, error))?;
         let damaged = || Error::file(folder, "the weights are not those of its manifest");
         let generator: Box<dyn Generator> = match model {
-            Model::Sessions => Box::new(
-                sessions::Sessions::restore(&body.specs, &body.settings, &artifact.tensors)
-                    .ok_or_else(damaged)?,
-            ),
+            Model::Sessions => {
+                Box::new(sessions::Sessions::restore(&body.specs, &artifact.tensors).ok_or_else(damaged)?)
+            }
         };
         let Body { schema, specs, ranges, origin, .. } = body;
         Ok(Self { model, schema, specs, ranges, origin, generator })

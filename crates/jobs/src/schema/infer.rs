@@ -57,6 +57,7 @@ impl Schema {
             notes: table.notes.clone(),
         };
         schema.find_differences(table);
+        schema.find_products(table);
         schema.find_constraints(table);
         Ok(schema)
     }
@@ -91,6 +92,42 @@ impl Schema {
                 }
             }
         }
+        for (name, kind) in found {
+            if let Some(spec) = self.columns.iter_mut().find(|spec| spec.name == name) {
+                spec.kind = kind;
+            }
+        }
+    }
+
+    /// Columns that are one or two others times something: node hours, and numbers brought to another scale.
+    fn find_products(&mut self, table: &Table) {
+        let number = |name: &String| table.column(name).and_then(Column::as_numbers);
+        let is_free =
+            |spec: &&ColumnSpec| spec.role.is_none() && matches!(spec.kind, Kind::Count | Kind::Real);
+        let is_source = |spec: &&ColumnSpec| {
+            matches!(spec.kind, Kind::Count | Kind::Real | Kind::Time | Kind::Difference { .. })
+                && spec.role.is_some()
+        };
+        let sources: Vec<String> =
+            self.columns.iter().filter(is_source).map(|spec| spec.name.clone()).collect();
+        let mut sets: Vec<Vec<String>> = sources.iter().map(|one| vec![one.clone()]).collect();
+        for (at, one) in sources.iter().enumerate() {
+            sets.extend(sources[at + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
+        }
+        let found: Vec<(String, Kind)> = self
+            .columns
+            .iter()
+            .filter(is_free)
+            .filter_map(|spec| {
+                let values = number(&spec.name)?;
+                let product = |of: &Vec<String>| {
+                    let factors: Option<Vec<&[f64]>> = of.iter().map(number).collect();
+                    let (scale, offset) = scale_of(values, &factors?)?;
+                    Some(Kind::Product { of: of.clone(), scale, offset })
+                };
+                Some((spec.name.clone(), sets.iter().find_map(product)?))
+            })
+            .collect();
         for (name, kind) in found {
             if let Some(spec) = self.columns.iter_mut().find(|spec| spec.name == name) {
                 spec.kind = kind;
@@ -157,6 +194,28 @@ fn kind_of(column: &Column, role: Option<Role>, span: Option<(f64, f64)>) -> Kin
     } else {
         Kind::Real
     }
+}
+
+/// What values are the product of factors times, and what is added, if it is the same for all of them. Two factors
+/// are only multiplied.
+fn scale_of(values: &[f64], factors: &[&[f64]]) -> Option<(f64, f64)> {
+    let product = |row: usize| factors.iter().map(|factor| factor[row]).product::<f64>();
+    let known = || (0..values.len()).filter(|row| !values[*row].is_nan());
+    let most = known().max_by(|a, b| values[*a].total_cmp(&values[*b]))?;
+    let least = known().min_by(|a, b| values[*a].total_cmp(&values[*b]))?;
+    let (scale, offset) = if factors.len() == 1 {
+        let scale = (values[most] - values[least]) / (product(most) - product(least));
+        (scale, values[most] - scale * product(most))
+    } else {
+        (values[most] / product(most), 0.0)
+    };
+    let is_off = |row: &usize| {
+        let (value, made) = (values[*row], product(*row) * scale + offset);
+        (value - made).abs() > 1e-4 * (values[most] - values[least]).abs() || value.is_nan() != made.is_nan()
+    };
+    let is_scale = scale.is_finite() && scale != 0.0 && offset.is_finite();
+    let n_off = (0..values.len()).filter(is_off).take(values.len() / 200 + 1).count();
+    (is_scale && n_off as f64 <= (1.0 - NEARLY_ALWAYS) * values.len() as f64).then_some((scale, offset))
 }
 
 fn share_of(one: &[f64], other: &[f64], holds: impl Fn(f64, f64) -> bool) -> f64 {

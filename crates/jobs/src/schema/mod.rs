@@ -95,6 +95,12 @@ pub enum Kind {
     },
     /// Seconds since the submission of the job before.
     SincePrevious,
+    /// The product of these columns times `scale`, plus `offset`, always.
+    Product {
+        of: Vec<String>,
+        scale: f64,
+        offset: f64,
+    },
 }
 
 impl Kind {
@@ -108,6 +114,7 @@ impl Kind {
             Self::Time => "time",
             Self::Difference { .. } => "difference",
             Self::SincePrevious => "since previous",
+            Self::Product { .. } => "product",
         }
     }
 }

@@ -56,6 +56,10 @@ fn summary(trace: &Trace, column: &Column, kind: &Kind) -> String {
     match (kind, &column.values) {
         (Kind::Constant { cell }, _) => format!("always {cell:?}"),
         (Kind::Difference { of, less }, _) => format!("{of} less {less}"),
+        (Kind::Product { of, scale, offset }, _) => {
+            let offset = if *offset == 0.0 { String::new() } else { format!(" plus {offset:.4e}") };
+            format!("{} times {scale:.4e}{offset}", of.join(" times "))
+        }
         (Kind::SincePrevious, _) => "seconds since the submission of the job before".into(),
         (Kind::Category, _) => {
             let mut cells: Vec<String> = (0..trace.table.n_rows()).map(|row| column.cell(row)).collect();

@@ -28,8 +28,13 @@ pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
 impl Reading {
     /// Reads a trace, and says what had to be put right.
     fn read(&self, path: &Path) -> anyhow::Result<Trace> {
-        let columns: BTreeMap<String, Role> = self.columns.iter().cloned().collect();
         let schema = self.schema.as_deref().map(Schema::read).transpose()?;
+        self.read_as(path, schema)
+    }
+
+    /// The same for a file whose columns are known.
+    fn read_as(&self, path: &Path, schema: Option<Schema>) -> anyhow::Result<Trace> {
+        let columns: BTreeMap<String, Role> = self.columns.iter().cloned().collect();
         let trace = Trace::read(path, self.preset, &columns, schema)?;
         trace.warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
         Ok(trace)

@@ -8,8 +8,9 @@ use crate::args::ScoreArgs;
 use crate::output::{complain, say, say_json, say_table};
 
 pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
-    let real = args.reading.read(&args.real)?.jobs()?;
-    let synthetic = args.reading.read(&args.synthetic)?.jobs()?;
+    let mut real = args.reading.read(&args.real)?;
+    let synthetic = args.reading.read_as(&args.synthetic, Some(real.schema.clone()))?.jobs()?;
+    let real = real.jobs()?;
     let settings = ScoreSettings { n_nodes: args.nodes, seed: args.seed };
     let fidelity = score(&real, &synthetic, settings)?;
     if let Some(out) = &args.out {

@@ -22,6 +22,9 @@ const N_LIKELY_RUNS: usize = 4;
 /// The same for intervals.
 const N_INTERVALS: usize = 30;
 const N_LIKELY_INTERVALS: usize = 6;
+/// Sessions whose first intervals are looked at by the hour of the day.
+const MOST_FIRSTS: usize = 1_000;
+const DAY: f64 = 86_400.0;
 /// Jobs around the clock's time that something new to a user is taken from.
 const N_NEW: usize = 400;
 /// Jobs that the clock may be ahead or behind before it is set right.
@@ -30,19 +33,22 @@ const SLACK: f64 = 60.0;
 const NEAR: f64 = 0.3;
 /// How far a value may be blurred that has no other near, as a logarithm.
 const ALONE: f64 = 0.15;
-/// The same for intervals, times the blur.
-const OF_INTERVAL: f64 = 0.15;
-/// The widest group that is blurred by its own width.
+/// The same for intervals.
+const OF_INTERVAL: f64 = 0.35;
+/// How far values are blurred beyond their neighbours, and sessions from each other, in widths of their group.
+const BLUR: f64 = 0.5;
+/// The narrowest and the widest group that is blurred by its own width.
+const NARROWEST: f64 = 0.005;
 const WIDEST: f64 = 0.3;
 
 /// Values of every feature.
-pub fn draw(past: &Past, blur: f64, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
+pub fn draw(past: &Past, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
     let n_laps = n_jobs.div_ceil(past.n_jobs()).max(1);
     let mut values: Vec<Vec<f64>> = past.jobs.specs.iter().map(|_| Vec::with_capacity(n_jobs)).collect();
     for lap in 0..n_laps {
         let n_of_lap = n_jobs * (lap + 1) / n_laps - n_jobs * lap / n_laps;
         let seed = seed ^ (lap as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Lap::new(past, blur, n_of_lap, seed).run(&mut values);
+        Lap::new(past, n_of_lap, seed).run(&mut values);
     }
     values
 }
@@ -50,7 +56,6 @@ pub fn draw(past: &Past, blur: f64, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
 /// Once through the course of the past.
 struct Lap<'a> {
     past: &'a Past,
-    blur: f64,
     n_jobs: usize,
     rng: Xoshiro256PlusPlus,
     /// Where in the past it is, in sessions.
@@ -58,6 +63,8 @@ struct Lap<'a> {
     n_made: usize,
     user_before: Option<u32>,
     interval_before: f64,
+    /// Seconds since it began.
+    time: f64,
     asked_before: HashMap<u32, u32>,
     run_before: HashMap<(u32, u32), f64>,
     nearest: Vec<u32>,
@@ -69,21 +76,21 @@ struct Session {
     length: u32,
     /// By how many widths its run times are off.
     shift: f64,
-    /// Whose job it takes up that its user never had.
-    novel: Option<(u32, u32)>,
+    /// Whose job it takes up that its user never had, and for how many jobs more.
+    novel: Option<(u32, u32, u32)>,
 }
 
 impl<'a> Lap<'a> {
-    fn new(past: &'a Past, blur: f64, n_jobs: usize, seed: u64) -> Self {
+    fn new(past: &'a Past, n_jobs: usize, seed: u64) -> Self {
         Self {
             past,
-            blur,
             n_jobs,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
             clock: 0.0,
             n_made: 0,
             user_before: None,
             interval_before: past.intervals_before.first().copied().unwrap_or_default(),
+            time: 0.0,
             asked_before: HashMap::new(),
             run_before: HashMap::new(),
             nearest: Vec::new(),
@@ -92,12 +99,12 @@ impl<'a> Lap<'a> {
 
     fn run(&mut self, values: &mut [Vec<f64>]) {
         while self.n_made < self.n_jobs {
-            let session = self.session();
+            let mut session = self.session();
             for number in 0..session.length {
                 if self.n_made == self.n_jobs {
                     break;
                 }
-                self.job(&session, number, values);
+                self.job(&mut session, number, values);
                 self.n_made += 1;
             }
         }
@@ -136,17 +143,10 @@ impl<'a> Lap<'a> {
         let user = past.session_users[which];
         self.user_before = Some(user);
         let alike = self.pick(&past.sessions_of[&user], which as f64, N_LENGTHS);
-        let is_novel = self.blur > 0.0 && self.rng.random::<f64>() < past.novelty * self.blur.min(1.0);
-        let novel = is_novel.then(|| {
-            let at = self.position() as usize;
-            let first = at.saturating_sub(N_NEW / 2);
-            let job = self.rng.random_range(first..(first + N_NEW).min(past.n_jobs()));
-            (past.users[job], past.asks[job])
-        });
-        Session { user, length: past.lengths[alike as usize], shift: self.normal(), novel }
+        Session { user, length: past.lengths[alike as usize], shift: self.normal(), novel: None }
     }
 
-    fn job(&mut self, session: &Session, number: u32, values: &mut [Vec<f64>]) {
+    fn job(&mut self, session: &mut Session, number: u32, values: &mut [Vec<f64>]) {
         let past = self.past;
         let user = session.user;
         let at = (self.position() + f64::from(number)).min(past.n_jobs() as f64 - 1.0);
@@ -157,7 +157,7 @@ impl<'a> Lap<'a> {
         };
         let own = past.asks[alike as usize];
         self.asked_before.insert(user, own);
-        let (owner, ask) = session.novel.unwrap_or((user, own));
+        let (owner, ask) = self.novelty(session, at).unwrap_or((user, own));
         let alike = self.pick(&past.asking[&(owner, ask)], at, N_JOBS);
         let status = past.statuses[alike as usize];
         for feature in &past.chosen {
@@ -172,20 +172,49 @@ impl<'a> Lap<'a> {
         self.happen((owner, ask, status), session, at, values);
     }
 
+    /// Whose job is taken up instead of one of the user's own, now and then, and for as long as new things last.
+    fn novelty(&mut self, session: &mut Session, at: f64) -> Option<(u32, u32)> {
+        let past = self.past;
+        if session.novel.is_none() && self.rng.random::<f64>() < past.novelty {
+            let first = (at as usize).saturating_sub(N_NEW / 2);
+            let job = self.rng.random_range(first..(first + N_NEW).min(past.n_jobs()));
+            let chance = 1.0 / past.novelty_length.max(1.0);
+            let more = (self.rng.random::<f64>().max(1e-9).ln() / (1.0 - chance).max(1e-9).ln()) as u32;
+            session.novel = Some((past.users[job], past.asks[job], more));
+        }
+        let (owner, ask, more) = session.novel?;
+        session.novel = more.checked_sub(1).map(|more| (owner, ask, more));
+        Some((owner, ask))
+    }
+
     /// How long after the job before it comes: as intervals of its kind were that came after a like one.
     fn interval(&mut self, user: u32, is_first: bool, at: f64) -> f64 {
         let past = self.past;
         let inner = past.inner_of.get(&user).filter(|inner| !is_first && !inner.is_empty());
-        let (group, n_nearest) = inner.map_or((&past.firsts, 2 * N_INTERVALS), |inner| (inner, N_INTERVALS));
         let before = self.interval_before;
-        self.choose(group, at, n_nearest, &past.intervals_before, before, N_LIKELY_INTERVALS);
+        match inner {
+            Some(inner) => self.nearest_in_time(inner, at, N_INTERVALS),
+            None => {
+                self.nearest_in_time(
+                    &past.firsts,
+                    at,
+                    past.n_of_two_days.clamp(2 * N_INTERVALS, MOST_FIRSTS),
+                );
+                let hour = (self.time / DAY).fract();
+                self.keep(2 * N_INTERVALS, |job| {
+                    let off = (past.hours[job as usize] - hour).abs();
+                    off.min(1.0 - off)
+                });
+            }
+        }
+        self.keep(N_LIKELY_INTERVALS, |job| (past.intervals_before[job as usize] - before).abs());
         let alike = self.nearest[self.rng.random_range(0..self.nearest.len())];
         let interval = past.jobs.values[0][alike as usize];
         let is_kept = interval <= 0.0 || past.heaps.contains(&interval.to_bits());
-        let blurred =
-            if is_kept { interval } else { interval * (OF_INTERVAL * self.blur * self.normal()).exp() };
+        let blurred = if is_kept { interval } else { interval * (OF_INTERVAL * self.normal()).exp() };
         let blurred = past.jobs.specs[0].round(blurred);
         self.interval_before = blurred.max(0.0).ln_1p();
+        self.time += blurred;
         blurred
     }
 
@@ -197,25 +226,34 @@ impl<'a> Lap<'a> {
         let before = self.run_before.get(&(session.user, ask)).copied();
         let before =
             before.unwrap_or_else(|| past.runs_before[group[self.rng.random_range(0..group.len())] as usize]);
-        self.choose(group, at, N_RUNS, &past.runs_before, before, N_LIKELY_RUNS);
+        self.nearest_in_time(group, at, N_RUNS);
+        self.keep(N_LIKELY_RUNS, |job| (past.runs_before[job as usize] - before).abs());
         let nearest = std::mem::take(&mut self.nearest);
         let chosen = self.rng.random_range(0..nearest.len());
         let limit = past.requested_time.map(|at| past.jobs.values[at][nearest[chosen] as usize]);
-        for feature in &past.happening {
-            let of_feature = &past.jobs.values[*feature];
-            let alike: Vec<f64> = nearest.iter().map(|job| of_feature[*job as usize]).collect();
-            let is_run = past.run_time == Some(*feature);
-            let value = match limit {
-                Some(limit) if is_run && limit > 0.0 => {
-                    self.blurred_about(&alike, chosen, limit, session.shift)
-                }
-                _ => self.blurred(&alike, chosen, if is_run { session.shift } else { 0.0 }),
+        let alike_of = |feature: usize| -> Vec<f64> {
+            nearest.iter().map(|job| past.jobs.values[feature][*job as usize]).collect()
+        };
+        let mut stretch = 1.0;
+        if let Some(feature) = past.run_time {
+            let alike = alike_of(feature);
+            let value = match limit.filter(|limit| *limit > 0.0) {
+                Some(limit) => self.blurred_about(&alike, chosen, limit, session.shift),
+                None => self.blurred(&alike, chosen, session.shift),
             };
-            let value = past.jobs.specs[*feature].round(value);
-            if is_run {
-                self.run_before.insert((session.user, ask), value.max(0.0).ln_1p());
-            }
-            values[*feature].push(value);
+            let value = past.jobs.specs[feature].round(value);
+            stretch = if alike[chosen] > 0.0 { value / alike[chosen] } else { 1.0 };
+            self.run_before.insert((session.user, ask), value.max(0.0).ln_1p());
+            values[feature].push(value);
+        }
+        for feature in &past.happening {
+            let alike = alike_of(*feature);
+            let value = if past.following.contains(feature) {
+                alike[chosen] * stretch
+            } else {
+                self.blurred(&alike, chosen, 0.0)
+            };
+            values[*feature].push(past.jobs.specs[*feature].round(value));
         }
         self.nearest = nearest;
     }
@@ -244,7 +282,7 @@ impl<'a> Lap<'a> {
         if value.is_nan() || value <= 0.0 {
             return value;
         }
-        let width = width_of(alike).map_or(ALONE, |width| width.min(WIDEST)) * self.blur;
+        let width = width_of(alike).map_or(ALONE, |width| width.clamp(NARROWEST, WIDEST)) * BLUR;
         let is_up = self.rng.random::<bool>();
         let others = alike
             .iter()
@@ -258,7 +296,7 @@ impl<'a> Lap<'a> {
         };
         let step = match neighbour.map(|other| (other / value).ln()).filter(|step| step.abs() < NEAR) {
             Some(step) => self.rng.random::<f64>() * step + 0.5 * width * self.normal(),
-            None => ALONE * self.blur.max(0.5) * self.normal(),
+            None => ALONE * self.normal(),
         };
         value * (step + shift * width).exp()
     }
@@ -269,23 +307,18 @@ impl<'a> Lap<'a> {
         nearest[self.rng.random_range(0..nearest.len())]
     }
 
-    /// Of the members nearest in time, those whose number is nearest to one; into `nearest`.
-    fn choose(
-        &mut self,
-        group: &[u32],
-        at: f64,
-        n_nearest: usize,
-        numbers: &[f64],
-        to: f64,
-        n_likely: usize,
-    ) {
+    /// The members nearest in time, into `nearest`.
+    fn nearest_in_time(&mut self, group: &[u32], at: f64, n_nearest: usize) {
         self.nearest.clear();
         self.nearest.extend_from_slice(window(group, at, n_nearest));
-        if self.nearest.len() > n_likely {
-            let off = |job: &u32| (numbers[*job as usize] - to).abs();
+    }
+
+    /// Keeps those of `nearest` that are least off.
+    fn keep(&mut self, n_kept: usize, off: impl Fn(u32) -> f64) {
+        if self.nearest.len() > n_kept {
             self.nearest
-                .select_nth_unstable_by(n_likely - 1, |a, b| off(a).total_cmp(&off(b)).then(a.cmp(b)));
-            self.nearest.truncate(n_likely);
+                .select_nth_unstable_by(n_kept - 1, |a, b| off(*a).total_cmp(&off(*b)).then(a.cmp(b)));
+            self.nearest.truncate(n_kept);
             self.nearest.sort_unstable();
         }
     }

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::fidelity::columns::rank_correlation;
 use crate::schema::Role;
 use crate::trace::{FeatureKind, Jobs};
 
@@ -10,6 +11,10 @@ const LEAST_HEAP: usize = 20;
 const HEAP_SHARE: f64 = 0.002;
 /// A number that users repeat this often is what they ask for; others are what happens to them.
 const REPEATED: f64 = 0.5;
+
+/// What is correlated with the run time by this much grows with it.
+const FOLLOWING: f64 = 0.8;
+const DAY: f64 = 86_400.0;
 
 /// Jobs, in the order of the trace.
 pub type Group = Vec<u32>;
@@ -24,6 +29,8 @@ pub struct Past {
     /// Features that are chosen, and that happen.
     pub chosen: Vec<usize>,
     pub happening: Vec<usize>,
+    /// Those of the latter that are long when the run time is.
+    pub following: Vec<usize>,
     pub status: Option<usize>,
     pub user: Option<usize>,
     pub run_time: Option<usize>,
@@ -40,14 +47,19 @@ pub struct Past {
     pub after: HashMap<(u32, u32), Group>,
     pub asking: HashMap<(u32, u32), Group>,
     pub ending: HashMap<(u32, u32, u32), Group>,
+    /// When each job came, as a share of the day; days begin with the first job.
+    pub hours: Vec<f64>,
+    /// Sessions of two days, on the average.
+    pub n_of_two_days: usize,
     /// The logarithm of the interval before each job's own.
     pub intervals_before: Vec<f64>,
     /// The logarithm of the run time that the user had the last time that they asked for the same.
     pub runs_before: Vec<f64>,
     /// Intervals that are heaps.
     pub heaps: HashSet<u64>,
-    /// How often a session asks for something that its user never asked for before.
+    /// How often a job asks for something that its user never asked for before, and for how many jobs it stays so.
     pub novelty: f64,
+    pub novelty_length: f64,
 }
 
 impl Past {
@@ -61,7 +73,8 @@ impl Past {
         };
         let (user, status) = (jobs.position(Role::User), jobs.position(Role::Status));
         let (users, statuses) = (codes(user), codes(status));
-        let others = (1..jobs.specs.len()).filter(|at| Some(*at) != user && Some(*at) != status);
+        let run_time = jobs.position(Role::RunTime);
+        let others = (1..jobs.specs.len()).filter(|at| ![user, status, run_time].contains(&Some(*at)));
         let (chosen, happening): (Vec<usize>, Vec<usize>) =
             others.partition(|at| is_chosen(jobs, *at, &users));
         let mut known: HashMap<Vec<u64>, u32> = HashMap::new();
@@ -79,13 +92,20 @@ impl Past {
         let session_users: Vec<u32> = firsts.iter().map(|first| users[*first as usize]).collect();
         let logs: Vec<f64> = jobs.intervals().iter().map(|value| value.max(0.0).ln_1p()).collect();
         let intervals_before = (0..n_jobs).map(|job| logs[job.saturating_sub(1)]).collect();
-        let run_time = jobs.position(Role::RunTime);
+        let follows = |at: &usize| {
+            run_time.is_some_and(|run| rank_correlation(&jobs.values[*at], &jobs.values[run]) >= FOLLOWING)
+        };
+        let following = happening.iter().copied().filter(follows).collect();
+        let arrivals = jobs.arrivals();
+        let n_days = arrivals.last().copied().unwrap_or_default() / DAY;
+        let n_of_two_days = (2.0 * firsts.len() as f64 / n_days.max(2.0)) as usize;
         let mut past = Self {
             users,
             asks,
             statuses,
             chosen,
             happening,
+            following,
             status,
             user,
             run_time,
@@ -99,10 +119,13 @@ impl Past {
             after: HashMap::new(),
             asking: HashMap::new(),
             ending: HashMap::new(),
+            hours: arrivals.iter().map(|time| (time / DAY).fract()).collect(),
+            n_of_two_days,
             intervals_before,
             runs_before: vec![0.0; n_jobs],
             heaps: heaps(jobs.intervals()),
             novelty: 0.0,
+            novelty_length: 1.0,
             jobs: jobs.clone(),
         };
         past.group(run_time);
@@ -132,12 +155,15 @@ impl Past {
             self.inner_of.entry(user).or_default().extend(first + 1..first + length);
         }
         // In the second half, where users are known.
-        let half = self.firsts.len() / 2;
-        let sessions = self.firsts.iter().zip(&self.lengths).skip(half);
-        let n_new = sessions
-            .filter(|(first, length)| (**first..**first + **length).any(|job| is_new[job as usize]))
-            .count();
-        self.novelty = n_new as f64 / (self.firsts.len() - half).max(1) as f64;
+        let half = n_jobs / 2;
+        let new: Vec<usize> = (half..n_jobs).filter(|job| is_new[*job]).collect();
+        let lasting = |first: &usize| {
+            let is_same =
+                |job: &usize| self.users[*job] == self.users[*first] && self.asks[*job] == self.asks[*first];
+            (*first..n_jobs).take_while(is_same).count()
+        };
+        self.novelty = new.len() as f64 / (n_jobs - half).max(1) as f64;
+        self.novelty_length = new.iter().map(lasting).sum::<usize>() as f64 / new.len().max(1) as f64;
     }
 
     pub fn n_jobs(&self) -> usize {
