@@ -7,6 +7,7 @@ pub mod kmeans;
 pub mod matrix;
 pub mod metrics;
 pub mod mixture;
+pub mod modes;
 pub mod moments;
 pub mod nn;
 pub mod pca;

@@ -1,6 +1,11 @@
 //! Generators of job traces: one folder each, one trait, one contract.
 
+mod activate;
+mod encode;
+pub mod gan;
+pub mod gaussian_copula;
 pub mod sessions;
+pub mod tvae;
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,8 +15,9 @@ use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
+use self::gan::Recipe;
 use crate::error::{Error, Result};
-use crate::schema::Schema;
+use crate::schema::{Constraint, Rule, Schema};
 use crate::table::Table;
 use crate::trace::{FeatureKind, FeatureSpec, Jobs, Trace, assemble, enforce};
 
@@ -31,22 +37,48 @@ pub trait Generator: Send + Sync {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Model {
+    Ctgan,
+    Tvae,
+    Copulagan,
+    SequenceCopulagan,
+    Gan,
+    GaussianCopula,
     Sessions,
 }
 
 impl Model {
-    pub const ALL: [Self; 1] = [Self::Sessions];
+    pub const ALL: [Self; 7] = [
+        Self::Ctgan,
+        Self::Tvae,
+        Self::Copulagan,
+        Self::SequenceCopulagan,
+        Self::Gan,
+        Self::GaussianCopula,
+        Self::Sessions,
+    ];
     /// The one that measurements recommend.
     pub const BEST: Self = Self::Sessions;
 
     pub fn name(self) -> &'static str {
         match self {
+            Self::Ctgan => "ctgan",
+            Self::Tvae => "tvae",
+            Self::Copulagan => "copulagan",
+            Self::SequenceCopulagan => "sequence-copulagan",
+            Self::Gan => "gan",
+            Self::GaussianCopula => "gaussian-copula",
             Self::Sessions => "sessions",
         }
     }
 
     pub fn description(self) -> &'static str {
         match self {
+            Self::Ctgan => "Conditional adversarial networks with modes for numbers",
+            Self::Tvae => "A variational autoencoder of rows",
+            Self::Copulagan => "CTGAN on normal scores",
+            Self::SequenceCopulagan => "CopulaGAN in view of the job before",
+            Self::Gan => "Plain adversarial networks: a baseline",
+            Self::GaussianCopula => "Distributions of columns and their correlations: a baseline",
             Self::Sessions => {
                 "Sessions of users who come back and repeat their jobs, on the course of the trace"
             }
@@ -134,7 +166,23 @@ impl Fitted {
             return Err(Error::TooFew { found: jobs.len(), wanted: LEAST_JOBS, what: "learn from" });
         }
         let ranges = jobs.values.iter().map(|values| range(values)).collect();
+        let units = units(&trace.schema, &jobs);
+        let rows = per_unit(&jobs, &units);
+        let mut gan =
+            |recipe| -> Box<dyn Generator> { Box::new(gan::Gan::fit(&rows, recipe, settings, &mut tell)) };
         let generator: Box<dyn Generator> = match model {
+            Model::Ctgan => gan(Recipe::CTGAN),
+            Model::Copulagan => gan(Recipe::COPULA),
+            Model::SequenceCopulagan => gan(Recipe::SEQUENCE),
+            Model::Gan => gan(Recipe::PLAIN),
+            Model::Tvae => Box::new(tvae::Tvae::fit(&rows, settings, &mut tell)),
+            Model::GaussianCopula => {
+                let fitted = gaussian_copula::GaussianCopula::fit(&rows, settings.seed);
+                Box::new(
+                    fitted
+                        .ok_or_else(|| Error::Schema("the correlations of columns make no sense".into()))?,
+                )
+            }
             Model::Sessions => Box::new(sessions::Sessions::fit(&jobs)),
         };
         let origin = Origin {
@@ -171,11 +219,20 @@ impl Fitted {
         };
         let body: Body = serde_json::from_value(artifact.body).map_err(|error| Error::file(folder, error))?;
         let damaged = || Error::file(folder, "the weights are not those of its manifest");
-        let generator: Box<dyn Generator> = match model {
+        let (settings, tensors) = (&body.settings, &artifact.tensors);
+        let generator: Option<Box<dyn Generator>> = match model {
+            Model::Ctgan | Model::Copulagan | Model::SequenceCopulagan | Model::Gan => {
+                gan::Gan::restore(settings, tensors).map(|found| Box::new(found) as _)
+            }
+            Model::Tvae => tvae::Tvae::restore(settings, tensors).map(|found| Box::new(found) as _),
+            Model::GaussianCopula => {
+                gaussian_copula::GaussianCopula::restore(settings, tensors).map(|found| Box::new(found) as _)
+            }
             Model::Sessions => {
-                Box::new(sessions::Sessions::restore(&body.specs, &artifact.tensors).ok_or_else(damaged)?)
+                sessions::Sessions::restore(&body.specs, tensors).map(|found| Box::new(found) as _)
             }
         };
+        let generator = generator.ok_or_else(damaged)?;
         let Body { schema, specs, ranges, origin, .. } = body;
         Ok(Self { model, schema, specs, ranges, origin, generator })
     }
@@ -202,6 +259,12 @@ impl Fitted {
     /// Jobs before they are a table.
     pub fn jobs(&self, n_jobs: usize, seed: u64) -> Jobs {
         let mut jobs = Jobs { specs: self.specs.clone(), values: self.generator.sample(n_jobs, seed) };
+        if self.model != Model::Sessions {
+            for (column, unit) in units(&self.schema, &jobs) {
+                let units = jobs.values[unit].clone();
+                jobs.values[column].iter_mut().zip(units).for_each(|(value, unit)| *value *= unit);
+            }
+        }
         enforce(&self.schema, &mut jobs, &self.ranges);
         jobs
     }
@@ -286,6 +349,26 @@ impl Fitted {
             return Ok(jobs.slice(first..last));
         }
     }
+}
+
+/// Columns that are always a multiple of another, and that other.
+fn units(schema: &Schema, jobs: &Jobs) -> Vec<(usize, usize)> {
+    let at = |name: &String| jobs.specs.iter().position(|spec| spec.name == *name);
+    let unit = |constraint: &Constraint| match &constraint.rule {
+        Rule::MultipleOf { column, unit } if constraint.is_kept() => at(column).zip(at(unit)),
+        _ => None,
+    };
+    schema.constraints.iter().filter_map(unit).collect()
+}
+
+/// Jobs with multiples as how many times the other: models of rows learn cores a node, and cores follow.
+fn per_unit(jobs: &Jobs, units: &[(usize, usize)]) -> Jobs {
+    let mut jobs = jobs.clone();
+    for (column, unit) in units {
+        let units = jobs.values[*unit].clone();
+        jobs.values[*column].iter_mut().zip(units).for_each(|(value, unit)| *value /= unit.max(1.0));
+    }
+    jobs
 }
 
 /// The least and the most of what is known.

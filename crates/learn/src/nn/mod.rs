@@ -5,6 +5,7 @@ pub mod adam;
 #[cfg(test)]
 mod check;
 pub mod checkpoint;
+pub mod critic;
 pub mod gemm;
 pub mod ops;
 pub mod parameters;

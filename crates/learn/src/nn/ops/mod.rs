@@ -3,9 +3,11 @@
 pub mod arithmetic;
 pub mod block;
 pub mod conv;
+pub mod elementwise;
 pub mod graph;
 pub mod linear;
 pub mod loss;
+pub mod norm;
 pub mod sample;
 pub mod shape;
 pub mod softmax;

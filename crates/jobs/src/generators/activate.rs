@@ -1,0 +1,161 @@
+//! How networks end that make rows of a table, and what they are held against.
+
+use learn::nn::ops::softmax::shares;
+use learn::nn::parameters::ParameterId;
+use learn::nn::tape::{Back, Operation, Tape, Value, Var};
+
+use super::encode::{Block, BlockKind};
+
+/// How sharp shares are when they are drawn.
+const TEMPERATURE: f32 = 0.2;
+
+/// Numbers as they are in encoded rows: places by the hyperbolic tangent, one of many by a softmax with `noise` added, which
+/// is a draw if it is Gumbel's (Jang et al., 2017).
+pub fn activate(tape: &mut Tape<'_>, x: Var, blocks: &[Block], noise: &[f32]) -> Var {
+    let input = tape.value(x);
+    let width = input.n_columns;
+    let mut out = input.data.clone();
+    for (row, noise) in out.chunks_exact_mut(width).zip(noise.chunks_exact(width)) {
+        for block in blocks {
+            let range = block.first..block.first + block.len;
+            match block.kind {
+                BlockKind::Place => row[block.first] = row[block.first].tanh(),
+                BlockKind::OneOf => {
+                    let drawn: Vec<f32> = row[range.clone()]
+                        .iter()
+                        .zip(&noise[range.clone()])
+                        .map(|(x, n)| (x + n) / TEMPERATURE)
+                        .collect();
+                    shares(&drawn, &mut row[range]);
+                }
+            }
+        }
+    }
+    let kept = out.clone();
+    tape.push(Value::plain(out, width), Activate { x, blocks: blocks.to_vec(), kept })
+}
+
+struct Activate {
+    x: Var,
+    blocks: Vec<Block>,
+    kept: Vec<f32>,
+}
+
+impl Operation for Activate {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let width = self.blocks.last().map_or(1, |block| block.first + block.len);
+        let mut of_x = gradient.to_vec();
+        for (row, kept) in of_x.chunks_exact_mut(width).zip(self.kept.chunks_exact(width)) {
+            for block in &self.blocks {
+                let range = block.first..block.first + block.len;
+                match block.kind {
+                    BlockKind::Place => row[block.first] *= 1.0 - kept[block.first].powi(2),
+                    BlockKind::OneOf => {
+                        let mean: f32 =
+                            row[range.clone()].iter().zip(&kept[range.clone()]).map(|(g, s)| g * s).sum();
+                        let terms = row[range.clone()].iter_mut().zip(&kept[range]);
+                        terms.for_each(|(g, s)| *g = s * (*g - mean) / TEMPERATURE);
+                    }
+                }
+            }
+        }
+        back.give(self.x, of_x);
+    }
+}
+
+/// How unlikely the wanted one of many is, for one block of each row; the mean over rows.
+pub fn unlikely(tape: &mut Tape<'_>, x: Var, blocks: &[Block], wanted: &[(usize, usize)]) -> Var {
+    let input = tape.value(x);
+    let (width, n_rows) = (input.n_columns, wanted.len() as f32);
+    let mut slopes = vec![0.0; input.data.len()];
+    let mut sum = 0.0;
+    for ((row, slopes), (block, which)) in
+        input.data.chunks_exact(width).zip(slopes.chunks_exact_mut(width)).zip(wanted)
+    {
+        let range = blocks[*block].first..blocks[*block].first + blocks[*block].len;
+        let slopes = &mut slopes[range.clone()];
+        shares(&row[range], slopes);
+        sum -= slopes[*which].max(1e-12).ln() / n_rows;
+        slopes[*which] -= 1.0;
+        slopes.iter_mut().for_each(|slope| *slope /= n_rows);
+    }
+    tape.push(Value::plain(vec![sum], 1), Slopes { x, slopes })
+}
+
+struct Slopes {
+    x: Var,
+    slopes: Vec<f32>,
+}
+
+impl Operation for Slopes {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
+    }
+}
+
+/// The least and the most that a place may be uncertain by.
+const WIDTHS: (f32, f32) = (0.01, 1.0);
+
+/// Minus the logarithm of how likely rows are, given what a network made of them and how wide the places of each column are;
+/// the sum times `scale`.
+pub fn improbability(
+    tape: &mut Tape<'_>,
+    x: Var,
+    target: &[f32],
+    blocks: &[Block],
+    widths: ParameterId,
+    scale: f32,
+) -> Var {
+    let input = tape.value(x);
+    let n_columns = input.n_columns;
+    let of_width = tape.parameters.get(widths);
+    let mut slopes = vec![0.0; input.data.len()];
+    let mut of_widths = vec![0.0; of_width.len()];
+    let mut sum = 0.0f64;
+    for ((row, target), slopes) in input
+        .data
+        .chunks_exact(n_columns)
+        .zip(target.chunks_exact(n_columns))
+        .zip(slopes.chunks_exact_mut(n_columns))
+    {
+        for block in blocks {
+            let range = block.first..block.first + block.len;
+            match block.kind {
+                BlockKind::Place => {
+                    let at = block.first;
+                    let width = of_width[at].clamp(WIDTHS.0, WIDTHS.1);
+                    let made = row[at].tanh();
+                    let off = made - target[at];
+                    sum += f64::from(off * off / (2.0 * width * width) + width.ln());
+                    slopes[at] = scale * off / (width * width) * (1.0 - made * made);
+                    of_widths[at] += scale * (1.0 / width - off * off / width.powi(3));
+                }
+                BlockKind::OneOf => {
+                    let slopes = &mut slopes[range.clone()];
+                    shares(&row[range.clone()], slopes);
+                    for (slope, target) in slopes.iter_mut().zip(&target[range]) {
+                        sum -= f64::from(target * slope.max(1e-12).ln());
+                        *slope = scale * (*slope - target);
+                    }
+                }
+            }
+        }
+    }
+    let value = Value::plain(vec![(sum * f64::from(scale)) as f32], 1);
+    tape.push(value, Improbability { x, slopes, widths, of_widths })
+}
+
+struct Improbability {
+    x: Var,
+    slopes: Vec<f32>,
+    widths: ParameterId,
+    of_widths: Vec<f32>,
+}
+
+impl Operation for Improbability {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
+        let widths = back.of_parameter(self.widths);
+        widths.iter_mut().zip(&self.of_widths).for_each(|(sum, slope)| *sum += slope * gradient[0]);
+    }
+}

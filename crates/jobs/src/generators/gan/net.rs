@@ -1,0 +1,80 @@
+//! The network that makes rows: noise and a context through two residual layers.
+
+use learn::nn::ops::elementwise::{beside, leaky, scaled};
+use learn::nn::ops::linear::{Activation, Linear};
+use learn::nn::ops::norm::{BatchNorm, Moments};
+use learn::nn::parameters::Parameters;
+use learn::nn::tape::{Tape, Var};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Numbers of noise that a row is made of.
+pub const N_NOISE: usize = 128;
+const WIDTHS: [usize; 2] = [256, 256];
+
+#[derive(Debug, Clone)]
+pub struct Maker {
+    layers: Vec<(Linear, BatchNorm)>,
+    last: Linear,
+    n_inputs: usize,
+}
+
+impl Maker {
+    pub fn new(
+        parameters: &mut Parameters,
+        n_context: usize,
+        n_out: usize,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Self {
+        let n_inputs = N_NOISE + n_context;
+        let mut size = n_inputs;
+        let mut layers = Vec::new();
+        for (index, width) in WIDTHS.into_iter().enumerate() {
+            let name = format!("maker.{index}");
+            let linear = Linear::new(parameters, &name, [size, width], Activation::None, rng);
+            layers.push((linear, BatchNorm::new(parameters, &format!("{name}.norm"), width, rng)));
+            size += width;
+        }
+        let last = Linear::new(parameters, "maker.last", [size, n_out], Activation::None, rng);
+        Self { layers, last, n_inputs }
+    }
+
+    /// What rows are made of, and the moments of every layer.
+    pub fn forward(&self, tape: &mut Tape<'_>, input: Var) -> (Var, Vec<Moments>) {
+        let mut x = input;
+        let mut all = Vec::new();
+        for (linear, norm) in &self.layers {
+            let sums = linear.forward(tape, x);
+            let (normal, moments) = norm.forward(tape, sums);
+            let factors = leaky(&tape.value(normal).data, 0.0);
+            let out = scaled(tape, normal, factors);
+            x = beside(tape, out, x);
+            all.push(moments);
+        }
+        (self.last.forward(tape, x), all)
+    }
+
+    pub fn remember(&self, parameters: &mut Parameters, moments: &[Moments], n_rows: usize) {
+        for ((_, norm), moments) in self.layers.iter().zip(moments) {
+            norm.remember(parameters, moments, n_rows);
+        }
+    }
+
+    /// The same without learning.
+    pub fn make(&self, parameters: &Parameters, input: Vec<f32>) -> Vec<f32> {
+        let n_rows = input.len() / self.n_inputs;
+        let (mut x, mut size) = (input, self.n_inputs);
+        for (linear, norm) in &self.layers {
+            let width = parameters.shape(linear.bias)[0];
+            let mut out = vec![0.0; n_rows * width];
+            linear.compute(parameters, &x, &mut out);
+            norm.apply(parameters, &mut out);
+            out.iter_mut().for_each(|value| *value = value.max(0.0));
+            let rows = out.chunks_exact(width).zip(x.chunks_exact(size));
+            x = rows.flat_map(|(out, x)| out.iter().chain(x).copied()).collect();
+            size += width;
+        }
+        let mut out = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];
+        self.last.compute(parameters, &x, &mut out);
+        out
+    }
+}

@@ -1,0 +1,226 @@
+//! A critic: a perceptron with leaky rectifiers and dropout that says how real something looks (Arjovsky et al., 2017), and
+//! the exact penalty on the length of its gradient (Gulrajani et al., 2017).
+//!
+//! The critic is piecewise linear. Around an input its rectifiers and its dropout are constant factors, and its gradient
+//! by the input is a product of weights and factors: `w₃ · F₂ W₂ᵀ · F₁ W₁ᵀ`. That product is itself a pass through linear
+//! layers, so the penalty on it is differentiated as any other loss.
+
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use super::gemm::{Into, View, multiply};
+use super::ops::elementwise::{leaky, scaled};
+use super::ops::linear::{Activation, Linear};
+use super::parameters::{ParameterId, Parameters};
+use super::tape::{Back, Layout, Operation, Tape, Value, Var, add};
+
+const SLOPE: f32 = 0.2;
+
+#[derive(Debug, Clone)]
+pub struct Critic {
+    layers: Vec<Linear>,
+    last: Linear,
+    dropout: f32,
+}
+
+/// The factors of every layer around some inputs.
+pub type Factors = Vec<Vec<f32>>;
+
+impl Critic {
+    pub fn new(
+        parameters: &mut Parameters,
+        n_inputs: usize,
+        widths: &[usize],
+        dropout: f32,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Self {
+        let mut size = n_inputs;
+        let mut layers = Vec::new();
+        for (index, width) in widths.iter().enumerate() {
+            let name = format!("critic.{index}");
+            layers.push(Linear::new(parameters, &name, [size, *width], Activation::None, rng));
+            size = *width;
+        }
+        let last = Linear::new(parameters, "critic.last", [size, 1], Activation::None, rng);
+        Self { layers, last, dropout }
+    }
+
+    /// Opinions on inputs, and the factors that they were found with.
+    pub fn forward(&self, tape: &mut Tape<'_>, x: Var, rng: &mut Xoshiro256PlusPlus) -> (Var, Factors) {
+        let mut all = Vec::new();
+        let mut hidden = x;
+        for layer in &self.layers {
+            let sums = layer.forward(tape, hidden);
+            let factors = self.factors(&tape.value(sums).data, rng);
+            hidden = scaled(tape, sums, factors.clone());
+            all.push(factors);
+        }
+        (self.last.forward(tape, hidden), all)
+    }
+
+    fn factors(&self, sums: &[f32], rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
+        let mut factors = leaky(sums, SLOPE);
+        if self.dropout > 0.0 {
+            let kept = 1.0 / (1.0 - self.dropout);
+            for factor in &mut factors {
+                *factor *= if rng.random::<f32>() < self.dropout { 0.0 } else { kept };
+            }
+        }
+        factors
+    }
+
+    /// The gradient of each opinion by its input, where rectifiers and dropout are `factors`.
+    pub fn gradient(&self, tape: &mut Tape<'_>, factors: &Factors) -> Var {
+        let n_rows = factors[0].len() / tape.parameters.shape(self.layers[0].weight)[1];
+        let mut gradient = repeated(tape, self.last.weight, n_rows);
+        for (layer, factors) in self.layers.iter().zip(factors).rev() {
+            let passed = scaled(tape, gradient, factors.clone());
+            gradient = transposed(tape, layer.weight, passed);
+        }
+        gradient
+    }
+
+    /// Opinions on inputs and their gradients by them; nothing is learnt.
+    pub fn look(
+        &self,
+        parameters: &Parameters,
+        x: Value,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> (Vec<f32>, Vec<f32>) {
+        let mut tape = Tape::new(parameters);
+        let x = tape.input(x);
+        let (opinions, factors) = self.forward(&mut tape, x, rng);
+        let gradient = self.gradient(&mut tape, &factors);
+        (tape.value(opinions).data.clone(), tape.value(gradient).data.clone())
+    }
+}
+
+/// The mean of `(length of the gradient - 1)²` over rows, times `weight`.
+pub fn length_penalty(tape: &mut Tape<'_>, gradient: Var, weight: f32) -> Var {
+    let value = tape.value(gradient);
+    let n_rows = value.n_samples as f32;
+    let mut sum = 0.0f64;
+    let mut slopes = Vec::with_capacity(value.data.len());
+    for row in value.data.chunks_exact(value.n_columns) {
+        let length = row.iter().map(|value| value * value).sum::<f32>().sqrt();
+        sum += f64::from((length - 1.0).powi(2));
+        let slope = 2.0 * (length - 1.0) / length.max(1e-12) * weight / n_rows;
+        slopes.extend(row.iter().map(|value| slope * value));
+    }
+    let penalty = (sum * f64::from(weight / n_rows)) as f32;
+    tape.push(Value::plain(vec![penalty], 1), Slopes { x: gradient, slopes })
+}
+
+struct Slopes {
+    x: Var,
+    slopes: Vec<f32>,
+}
+
+impl Operation for Slopes {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
+    }
+}
+
+/// A parameter as every row of a matrix.
+fn repeated(tape: &mut Tape<'_>, parameter: ParameterId, n_rows: usize) -> Var {
+    let row = tape.parameters.get(parameter);
+    let value = Value::plain(row.repeat(n_rows), row.len());
+    tape.push(value, Repeated { parameter })
+}
+
+struct Repeated {
+    parameter: ParameterId,
+}
+
+impl Operation for Repeated {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let sum = back.of_parameter(self.parameter);
+        let size = sum.len();
+        gradient.chunks_exact(size).for_each(|row| add(sum, row));
+    }
+}
+
+/// `x · wᵀ`: the way back through a linear layer, as a way forward.
+fn transposed(tape: &mut Tape<'_>, weight: ParameterId, x: Var) -> Var {
+    let shape = tape.parameters.shape(weight);
+    let (n_inputs, n_outputs) = (shape[0], shape[1]);
+    let value = tape.value(x);
+    let n_rows = value.n_samples;
+    let mut out = Value::zeros(n_rows, n_inputs, Layout::Plain);
+    let across = View::transposed(tape.parameters.get(weight), n_outputs);
+    let rows = View::rows(&value.data, n_outputs);
+    multiply([n_rows, n_inputs, n_outputs], &mut out.data, n_inputs, Into::Replace, rows, across);
+    tape.push(out, Transposed { weight, x, shape: [n_inputs, n_outputs] })
+}
+
+struct Transposed {
+    weight: ParameterId,
+    x: Var,
+    shape: [usize; 2],
+}
+
+impl Operation for Transposed {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let [n_inputs, n_outputs] = self.shape;
+        let n_rows = gradient.len() / n_inputs;
+        let columns = View::transposed(gradient, n_inputs);
+        let (input, weight) = back.value_and_parameter(self.x, self.weight);
+        let rows = View::rows(&input.data, n_outputs);
+        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Into::Add, columns, rows);
+        let mut of_x = vec![0.0; n_rows * n_outputs];
+        let across = View::rows(back.parameters.get(self.weight), n_outputs);
+        let rows = View::rows(gradient, n_inputs);
+        multiply([n_rows, n_outputs, n_inputs], &mut of_x, n_outputs, Into::Replace, rows, across);
+        back.give(self.x, of_x);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::super::check::assert_gradients;
+    use super::super::ops::elementwise::weighted_sum;
+    use super::*;
+
+    fn rng() -> Xoshiro256PlusPlus {
+        Xoshiro256PlusPlus::seed_from_u64(4)
+    }
+
+    fn numbers(count: usize) -> Vec<f32> {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(9);
+        (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
+    }
+
+    #[test]
+    fn the_gradient_by_the_input_is_that_of_finite_differences() {
+        let mut parameters = Parameters::default();
+        let critic = Critic::new(&mut parameters, 4, &[8, 6], 0.5, &mut rng());
+        let x = numbers(3 * 4);
+        let (_, gradient) = critic.look(&parameters, Value::plain(x.clone(), 4), &mut rng());
+        for at in 0..x.len() {
+            let moved = |by: f32| {
+                let mut x = x.clone();
+                x[at] += by;
+                critic.look(&parameters, Value::plain(x, 4), &mut rng()).0[at / 4]
+            };
+            let slope = (moved(1e-3) - moved(-1e-3)) / 2e-3;
+            assert!((slope - gradient[at]).abs() < 1e-3, "{at}: {slope} {}", gradient[at]);
+        }
+    }
+
+    #[test]
+    fn the_penalty_is_differentiated_by_every_weight() {
+        let mut parameters = Parameters::default();
+        let critic = Critic::new(&mut parameters, 4, &[8, 6], 0.0, &mut rng());
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(5 * 4), 4));
+            let (opinions, factors) = critic.forward(tape, x, &mut rng());
+            let gradient = critic.gradient(tape, &factors);
+            let penalty = length_penalty(tape, gradient, 10.0);
+            let mean = weighted_sum(tape, opinions, vec![0.2; 5]);
+            super::super::ops::arithmetic::add(tape, mean, penalty)
+        });
+    }
+}

@@ -1,0 +1,88 @@
+//! Element by element, and side by side.
+//!
+//! A rectifier, leaky or not, and dropout multiply every number by a factor that stays the same when the number moves a
+//! little: networks of them and of linear layers are piecewise linear, and factors are constants on the way back.
+
+use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
+
+/// Numbers times factors, one each.
+///
+/// # Panics
+/// If there is not one factor for each number.
+pub fn scaled(tape: &mut Tape<'_>, x: Var, factors: Vec<f32>) -> Var {
+    let mut value = tape.value(x).clone();
+    assert_eq!(value.data.len(), factors.len(), "there is not one factor for each number");
+    value.data.iter_mut().zip(&factors).for_each(|(value, factor)| *value *= factor);
+    tape.push(value, Scaled { x, factors })
+}
+
+/// The factors of a leaky rectifier: one above zero, `slope` below.
+pub fn leaky(values: &[f32], slope: f32) -> Vec<f32> {
+    values.iter().map(|value| if *value > 0.0 { 1.0 } else { slope }).collect()
+}
+
+struct Scaled {
+    x: Var,
+    factors: Vec<f32>,
+}
+
+impl Operation for Scaled {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let products = gradient.iter().zip(&self.factors).map(|(gradient, factor)| gradient * factor);
+        back.give(self.x, products.collect());
+    }
+}
+
+/// The columns of one value, then those of the other.
+///
+/// # Panics
+/// If they do not have as many rows.
+pub fn beside(tape: &mut Tape<'_>, one: Var, other: Var) -> Var {
+    let (a, b) = (tape.value(one), tape.value(other));
+    assert!(a.n_samples == b.n_samples && a.layout == Layout::Plain, "the rows differ");
+    let widths = [a.n_columns, b.n_columns];
+    let rows = a.data.chunks_exact(widths[0]).zip(b.data.chunks_exact(widths[1]));
+    let data = rows.flat_map(|(a, b)| a.iter().chain(b).copied()).collect();
+    tape.push(Value::plain(data, widths[0] + widths[1]), Beside { one, other, widths })
+}
+
+struct Beside {
+    one: Var,
+    other: Var,
+    widths: [usize; 2],
+}
+
+impl Operation for Beside {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let [first, second] = self.widths;
+        let rows = || gradient.chunks_exact(first + second);
+        if back.is_wanted(self.one) {
+            back.give(self.one, rows().flat_map(|row| row[..first].iter().copied()).collect());
+        }
+        if back.is_wanted(self.other) {
+            back.give(self.other, rows().flat_map(|row| row[first..].iter().copied()).collect());
+        }
+    }
+}
+
+/// The sum of numbers times weights: a loss whose slopes are the weights.
+///
+/// # Panics
+/// If there is not one weight for each number.
+pub fn weighted_sum(tape: &mut Tape<'_>, x: Var, weights: Vec<f32>) -> Var {
+    let value = tape.value(x);
+    assert_eq!(value.data.len(), weights.len(), "there is not one weight for each number");
+    let sum: f64 = value.data.iter().zip(&weights).map(|(value, weight)| f64::from(value * weight)).sum();
+    tape.push(Value::plain(vec![sum as f32], 1), WeightedSum { x, weights })
+}
+
+struct WeightedSum {
+    x: Var,
+    weights: Vec<f32>,
+}
+
+impl Operation for WeightedSum {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        back.give(self.x, self.weights.iter().map(|weight| weight * gradient[0]).collect());
+    }
+}

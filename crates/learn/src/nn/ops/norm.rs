@@ -1,0 +1,128 @@
+//! Batch normalisation: every column of a batch with a mean of zero and a variance of one, then scaled and moved.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+use crate::nn::parameters::{ParameterId, Parameters};
+use crate::nn::tape::{Back, Operation, Tape, Value, Var};
+
+const EPSILON: f32 = 1e-5;
+/// How much of what is usual comes from the last batch.
+const MOMENTUM: f32 = 0.1;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BatchNorm {
+    scale: ParameterId,
+    offset: ParameterId,
+    /// What is usual: no gradient reaches these.
+    mean: ParameterId,
+    variance: ParameterId,
+}
+
+/// The means and the variances of a batch.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moments {
+    means: Vec<f32>,
+    variances: Vec<f32>,
+}
+
+impl BatchNorm {
+    pub fn new(parameters: &mut Parameters, name: &str, size: usize, rng: &mut Xoshiro256PlusPlus) -> Self {
+        let mut filled = |part: &str, value: f32| {
+            let id = parameters.add(format!("{name}.{part}"), &[size], size, rng);
+            parameters.get_mut(id).fill(value);
+            id
+        };
+        Self {
+            scale: filled("scale", 1.0),
+            offset: filled("offset", 0.0),
+            mean: filled("mean", 0.0),
+            variance: filled("variance", 1.0),
+        }
+    }
+
+    /// By the moments of the batch itself, which are returned.
+    pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> (Var, Moments) {
+        let input = tape.value(x);
+        let (n_rows, size) = (input.n_samples, input.n_columns);
+        let (mut means, mut variances) = (vec![0.0; size], vec![0.0; size]);
+        for row in input.data.chunks_exact(size) {
+            means.iter_mut().zip(row).for_each(|(mean, value)| *mean += value / n_rows as f32);
+        }
+        for row in input.data.chunks_exact(size) {
+            let off = variances.iter_mut().zip(row).zip(&means);
+            off.for_each(|((variance, value), mean)| *variance += (value - mean).powi(2) / n_rows as f32);
+        }
+        let moments = Moments { means, variances };
+        let widths: Vec<f32> = moments.variances.iter().map(|variance| (variance + EPSILON).sqrt()).collect();
+        let mut normal = input.data.clone();
+        for row in normal.chunks_exact_mut(size) {
+            let terms = row.iter_mut().zip(&moments.means).zip(&widths);
+            terms.for_each(|((value, mean), width)| *value = (*value - mean) / width);
+        }
+        let (scale, offset) = (tape.parameters.get(self.scale), tape.parameters.get(self.offset));
+        let data = normal.chunks_exact(size).flat_map(|row| {
+            row.iter().zip(scale).zip(offset).map(|((value, scale), offset)| value * scale + offset)
+        });
+        let value = Value::plain(data.collect(), size);
+        (tape.push(value, NormBack { layer: *self, x, normal, widths }), moments)
+    }
+
+    /// By what is usual, in place; for looking, not for learning.
+    pub fn apply(&self, parameters: &Parameters, rows: &mut [f32]) {
+        let [scale, offset, mean, variance] =
+            [self.scale, self.offset, self.mean, self.variance].map(|id| parameters.get(id));
+        let factors: Vec<(f32, f32)> = (0..scale.len())
+            .map(|at| {
+                let factor = scale[at] / (variance[at] + EPSILON).sqrt();
+                (factor, offset[at] - mean[at] * factor)
+            })
+            .collect();
+        for row in rows.chunks_exact_mut(scale.len()) {
+            row.iter_mut()
+                .zip(&factors)
+                .for_each(|(value, (factor, offset))| *value = *value * factor + offset);
+        }
+    }
+
+    /// Takes the moments of a batch of so many rows into what is usual.
+    pub fn remember(&self, parameters: &mut Parameters, moments: &Moments, n_rows: usize) {
+        let unbiased = n_rows as f32 / (n_rows.max(2) as f32 - 1.0);
+        let take = |usual: &mut [f32], new: &[f32], factor: f32| {
+            usual.iter_mut().zip(new).for_each(|(usual, new)| *usual += MOMENTUM * (factor * new - *usual));
+        };
+        take(parameters.get_mut(self.mean), &moments.means, 1.0);
+        take(parameters.get_mut(self.variance), &moments.variances, unbiased);
+    }
+}
+
+struct NormBack {
+    layer: BatchNorm,
+    x: Var,
+    normal: Vec<f32>,
+    widths: Vec<f32>,
+}
+
+impl Operation for NormBack {
+    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
+        let size = self.widths.len();
+        let n_rows = (gradient.len() / size) as f32;
+        let (mut of_offset, mut of_scale) = (vec![0.0; size], vec![0.0; size]);
+        for (row, normal) in gradient.chunks_exact(size).zip(self.normal.chunks_exact(size)) {
+            for at in 0..size {
+                of_offset[at] += row[at];
+                of_scale[at] += row[at] * normal[at];
+            }
+        }
+        let scale = back.parameters.get(self.layer.scale).to_vec();
+        let mut of_x = Vec::with_capacity(gradient.len());
+        for (row, normal) in gradient.chunks_exact(size).zip(self.normal.chunks_exact(size)) {
+            of_x.extend((0..size).map(|at| {
+                let own = row[at] - of_offset[at] / n_rows - normal[at] * of_scale[at] / n_rows;
+                own * scale[at] / self.widths[at]
+            }));
+        }
+        crate::nn::tape::add(back.of_parameter(self.layer.offset), &of_offset);
+        crate::nn::tape::add(back.of_parameter(self.layer.scale), &of_scale);
+        back.give(self.x, of_x);
+    }
+}
