@@ -222,6 +222,10 @@ fn help_is_complete() {
         let help = stdout_of(tracewise().args(["threads", command, "--help"]));
         insta::assert_snapshot!(format!("help-threads-{command}"), help);
     }
+    for command in ["inspect", "fit", "sample", "score", "simulate"] {
+        let help = stdout_of(tracewise().args(["jobs", command, "--help"]));
+        insta::assert_snapshot!(format!("help-jobs-{command}"), help);
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bad_input;
 mod campaign;
 mod commands;
 mod crash;
+mod jobs;
 mod prometheus;
 mod s3;
 mod threads;
@@ -69,4 +70,14 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     found
+}
+
+/// The one line that a command that fails ends with.
+fn refused(command: &mut Command) -> String {
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    let complaint = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = complaint.lines().filter(|line| line.starts_with("error: ")).collect();
+    assert_eq!(lines.len(), 1, "{complaint}");
+    lines[0].to_owned()
 }

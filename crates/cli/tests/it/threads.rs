@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{fixture, import_small, json_of, run, stdout_of, tracewise};
+use crate::{fixture, import_small, json_of, refused, stdout_of, tracewise};
 
 const SMALL: &str = "[detector]\nwindow = 40\nmost_windows = 600\n\
     [detector.net]\nwidths = [8, 8]\nn_hidden = 16\nn_latent = 4\n\
@@ -26,15 +26,6 @@ fn train(folder: &Path, model: &str, data: &Path) -> Command {
 
 fn recorded() -> std::path::PathBuf {
     fixture("campaign/recorded")
-}
-
-fn refused(command: &mut Command) -> String {
-    let output = run(command);
-    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
-    let complaint = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<&str> = complaint.lines().filter(|line| line.starts_with("error: ")).collect();
-    assert_eq!(lines.len(), 1, "{complaint}");
-    lines[0].to_owned()
 }
 
 #[test]

@@ -29,7 +29,9 @@ impl GaussianCopula {
             let known = if known.is_finite() { known } else { 0.0 };
             if a == b { 1.0 + RIDGE } else { known * (1.0 - RIDGE) }
         };
-        let mixing = Cholesky::new(DMatrix::from_fn(size, size, cell))?.l();
+        // As it is kept, so that what was on disk makes the same jobs.
+        let mixing =
+            Cholesky::new(DMatrix::from_fn(size, size, cell))?.l().map(|value| f64::from(value as f32));
         Some(Self { scores, mixing })
     }
 

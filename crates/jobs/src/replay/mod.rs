@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_machine_is_large_enough_for_the_largest_job() {
-        assert_eq!(machine_for(&jobs(), 0.9), 778, "1,400 node seconds in two seconds");
+        assert_eq!(machine_for(&jobs(), 0.9), 612, "1,100 node seconds in two seconds");
         assert_eq!(machine_for(&[job(0.0, 1.0, 7), job(1e6, 1.0, 1)], 0.9), 7);
     }
 }

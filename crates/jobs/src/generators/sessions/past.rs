@@ -135,7 +135,7 @@ impl Past {
     fn group(&mut self, run_time: Option<usize>) {
         let n_jobs = self.jobs.len();
         let (mut last, mut last_run) = (HashMap::new(), HashMap::new());
-        let mut is_new = vec![false; n_jobs];
+        let mut is_new = Vec::with_capacity(n_jobs);
         for job in 0..n_jobs {
             let (user, ask, status) = (self.users[job], self.asks[job], self.statuses[job]);
             let number = job as u32;
@@ -144,7 +144,7 @@ impl Past {
                 self.after.entry((user, before)).or_default().push(number);
             }
             let asking = self.asking.entry((user, ask)).or_default();
-            is_new[job] = asking.is_empty();
+            is_new.push(asking.is_empty());
             asking.push(number);
             self.ending.entry((user, ask, status)).or_default().push(number);
             let run = run_time.map_or(0.0, |at| self.jobs.values[at][job].max(0.0).ln_1p());
