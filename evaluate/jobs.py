@@ -127,3 +127,121 @@ def held_out(work, preset, path, model, seeds=SEEDS, epochs=None):
             "near": copies["near_copies"], "triples": copies["stretch_copies"]})
     real |= {"near": real_copies["near_copies"], "triples": real_copies["stretch_copies"]}
     return medians(many), real
+
+
+# What others have published for the same traces: figures of anchors, column by column.
+PUBLISHED = {
+    "ctgan": {"Theta": "ctgan_theta", "Blue Waters": "ctgan_bw"},
+    "tvae": {"Theta": "tvae_theta", "Blue Waters": "tvae_bw"},
+    "copulagan": {"Theta": "cg_theta", "Blue Waters": "cg_bw"},
+    "gaussian-copula": {"Theta": "gc_theta", "Blue Waters": "gc_bw"},
+}
+COLUMNS = ["interval", "run_time", "cpu_num", "node_num", "wall_time", "new_status"]
+EPOCHS = {"ctgan": 100, "copulagan": 100, "sequence-copulagan": 60, "tvae": 60, "gan": 60}
+NETWORKS = ["ctgan", "tvae", "copulagan", "sequence-copulagan", "gan", "gaussian-copula"]
+
+
+def shown(value, digits=3):
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def spread(many, name):
+    values = [one[name] for one in many if one[name] is not None]
+    if not values:
+        return "–"
+    return shown(statistics.median(values)) + (f" ± {statistics.pstdev(values):.3f}" if len(values) > 1 else "")
+
+
+def table(header, rows):
+    return ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1),
+            *("| " + " | ".join(row) + " |" for row in rows), ""]
+
+
+def targets(name, found, real_held, held):
+    """What was aimed at for sessions, and what came out."""
+    rows = []
+
+    def row(what, value, wanted, is_hit):
+        rows.append([what, value, wanted, "hit" if is_hit else "**missed**"])
+
+    for column in COLUMNS:
+        if column in found:
+            least = 0.95 if (name, column) == ("Blue Waters", "run_time") else 0.97
+            row(f"{column}, KS or TV complement", shown(found[column]), f"at least {least}", found[column] >= least)
+    off = abs(found["lag-1"] - found["lag-1 real"])
+    row("lag-1 of the log interval, off by", shown(off), "at most 0.05", off <= 0.05)
+    off = abs(found["dispersion"] / found["dispersion real"] - 1)
+    row("hourly dispersion, off by", f"{off * 100:.0f} %", "at most 40 %", off <= 0.4)
+    row("rows told apart, AUC", shown(found["rows"]), "at most 0.65", found["rows"] <= 0.65)
+    row("stretches told apart, AUC", shown(found["stretches"]), "at most 0.75", found["stretches"] <= 0.75)
+    row("policies rank as on the real trace", "yes" if found["policies"] else "no", "yes", bool(found["policies"]))
+    more = (held["near"] - real_held["near"]) * 100
+    row("near copies of the first 70 %, beside the last 30 %", f"{held['near'] * 100:.1f} % and {real_held['near'] * 100:.1f} %",
+        "at most 5 points more", more <= 5)
+    row("three jobs in a row from the first 70 %, beside the last 30 %",
+        f"{held['triples'] * 100:.2f} % and {real_held['triples'] * 100:.2f} %", "no more", held["triples"] <= real_held["triples"])
+    for column in COLUMNS:
+        if column in held:
+            row(f"{column} beside the last 30 %, and the first 70 % beside it", f"{shown(held[column])} and {shown(real_held[column])}",
+                "no worse", held[column] >= real_held[column])
+    if held["stretches"] is not None:
+        row("stretches beside the last 30 %, and the first 70 % beside it, AUC",
+            f"{shown(held['stretches'])} and {shown(real_held['stretches'])}", "no worse",
+            abs(held["stretches"] - 0.5) <= abs(real_held["stretches"] - 0.5))
+    return rows
+
+
+def main():
+    data = os.environ.get("TRACEWISE_DATA")
+    if not data:
+        sys.exit("jobs.py: TRACEWISE_DATA is not set")
+    data = Path(data)
+    work = Path(tempfile.mkdtemp())
+    lines = ["# Job traces", "", "Made by `make evaluate` (`evaluate/jobs.py`).", "",
+             f"Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. "
+             f"Date: {time.strftime('%Y-%m-%d')}. Seeds: 1 to 5; figures are medians, spreads standard deviations.", "",
+             "KS complement (1 less the KS statistic) of numbers and TV complement of categories: one is perfect. AUCs are those of "
+             "boosted trees that tell real from synthetic: one half is perfect. *Theta* and *Blue Waters* were looked at while "
+             "`sessions` was made; its constants are the same for all traces.", ""]
+    lines += ["## Sessions", "", "What was aimed at, on the two traces that targets are for, and on four others.", ""]
+    overview = []
+    for name, preset, file in TRACES:
+        found, many = faithful(work, preset, data / file, "sessions")
+        held, real_held = held_out(work, preset, data / file, "sessions")
+        numbers = [column for column in found if column in COLUMNS + ["processors", "wait", "cpus_req", "nodes_alloc", "time_end",
+                                                                      "requested_time", "timelimit", "status", "state"]]
+        least = min(numbers, key=lambda column: found[column])
+        overview.append([name, f"{shown(found[least])} ({least})", f"{shown(found['lag-1'])} ({shown(found['lag-1 real'])})",
+                         f"{shown(found['dispersion'], 1)} ({shown(found['dispersion real'], 1)})", spread(many, "rows"),
+                         spread(many, "stretches"), f"{held['near'] * 100:.1f} % ({real_held['near'] * 100:.1f} %)",
+                         "yes" if found["policies"] else "no", f"{found['fit']:.1f} s"])
+        if name in ("Theta", "Blue Waters"):
+            lines += [f"### {name}", "", *table(["", "found", "target", ""], targets(name, found, real_held, held))]
+        print("\n".join(overview[-1:][0]), flush=True)
+    lines += ["### All traces", "", "In brackets: the real trace. Near copies are those of the first 70 % when fitted to it.", "",
+              *table(["trace", "worst column", "lag-1", "hourly dispersion", "rows AUC", "stretches AUC", "near copies",
+                      "policies alike", "fit"], overview)]
+    lines += ["## Networks, beside what was published", "",
+              "The published output is that of Gen-Parallel-Workloads (JSSPP 2024), judged by the same command. "
+              f"Epochs: {', '.join(f'{model} {count}' for model, count in EPOCHS.items())}.", ""]
+    for name, preset, file in TRACES[:2]:
+        rows = []
+        for model in NETWORKS:
+            _, many = faithful(work, preset, data / file, model, SEEDS if model != "gan" else [1], EPOCHS.get(model))
+            rows.append([model, *(spread(many, column) for column in COLUMNS), spread(many, "pairs"), spread(many, "lag-1"),
+                         spread(many, "rows")])
+            print(name, rows[-1], flush=True)
+            if model in PUBLISHED:
+                folder = (data / file).parent / "published"
+                published = figures(score(data / file, folder / f"synthetic_data_{PUBLISHED[model][name]}.csv.zst", preset))
+                rows.append([f"{model}, published", *(shown(published[column]) for column in COLUMNS),
+                             shown(published["pairs"]), shown(published["lag-1"]), shown(published["rows"])])
+                ours = [median([one[column] for one in many]) for column in COLUMNS]
+                is_ahead = all(mine >= theirs for mine, theirs in zip(ours, (published[column] for column in COLUMNS)))
+                rows[-1][0] += ": behind on every column" if is_ahead else ": **ahead somewhere**"
+        lines += [f"### {name}", "", *table(["", *COLUMNS, "pairs", "lag-1", "rows AUC"], rows)]
+    (ROOT / "docs/results/jobs.md").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

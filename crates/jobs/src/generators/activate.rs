@@ -159,3 +159,60 @@ impl Operation for Improbability {
         widths.iter_mut().zip(&self.of_widths).for_each(|(sum, slope)| *sum += slope * gradient[0]);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use learn::nn::check::assert_gradients;
+    use learn::nn::ops::elementwise::weighted_sum;
+    use learn::nn::ops::linear::{Activation, Linear};
+    use learn::nn::parameters::Parameters;
+    use rand::SeedableRng;
+    use rand_xoshiro::Xoshiro256PlusPlus;
+
+    use super::*;
+
+    fn blocks() -> Vec<Block> {
+        vec![
+            Block { first: 0, len: 1, kind: BlockKind::Place },
+            Block { first: 1, len: 3, kind: BlockKind::OneOf },
+            Block { first: 4, len: 2, kind: BlockKind::OneOf },
+        ]
+    }
+
+    fn numbers(count: usize) -> Vec<f32> {
+        (0..count).map(|at| ((at * 7 % 11) as f32 - 5.0) / 10.0).collect()
+    }
+
+    fn layer() -> (Parameters, Linear) {
+        let mut parameters = Parameters::default();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let layer = Linear::new(&mut parameters, "layer", [3, 6], Activation::None, &mut rng);
+        (parameters, layer)
+    }
+
+    #[test]
+    fn draws_and_missed_conditions_go_back() {
+        let (parameters, layer) = layer();
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(12), 3));
+            let raw = layer.forward(tape, x);
+            let rows = activate(tape, raw, &blocks(), &numbers(24));
+            let judged = weighted_sum(tape, rows, numbers(24));
+            let missed = unlikely(tape, raw, &blocks(), &[(1, 2), (2, 0), (1, 0), (2, 1)]);
+            learn::nn::ops::arithmetic::add(tape, judged, missed)
+        });
+    }
+
+    #[test]
+    fn improbability_goes_back_to_rows_and_widths() {
+        let (mut parameters, layer) = layer();
+        let widths = parameters.add("widths", &[6], 6, &mut Xoshiro256PlusPlus::seed_from_u64(2));
+        parameters.get_mut(widths).fill(0.4);
+        let target = [[0.3, 0.0, 1.0, 0.0, 1.0, 0.0], [-0.2, 1.0, 0.0, 0.0, 0.0, 1.0]].concat();
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(6), 3));
+            let raw = layer.forward(tape, x);
+            improbability(tape, raw, &target, &blocks(), widths, 0.5)
+        });
+    }
+}

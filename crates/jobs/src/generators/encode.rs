@@ -418,3 +418,59 @@ fn codes(values: &[f64]) -> Line {
     });
     Line::Codes { ends: ends.collect(), values: found.iter().map(|(value, _)| *value).collect() }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+
+    use super::*;
+    use crate::format::Format;
+    use crate::trace::FeatureKind;
+
+    /// A number with a heap and holes, a category of few names, and one of many.
+    fn jobs() -> Jobs {
+        let number = FeatureKind::Number { format: Format::Plain { decimals: 2 } };
+        let few = FeatureKind::Category { names: vec!["a".into(), "b".into()] };
+        let many = FeatureKind::Category { names: (0..400).map(|name| name.to_string()).collect() };
+        let spec = |name: &str, kind| FeatureSpec { name: name.into(), role: None, kind };
+        let run = |job: usize| match job % 10 {
+            0..4 => 3_600.0,
+            4 => f64::NAN,
+            _ => 10.0 + (job * 37 % 5_000) as f64 * 1.25,
+        };
+        Jobs {
+            specs: vec![spec("run", number), spec("few", few), spec("many", many)],
+            values: vec![
+                (0..2_000).map(run).collect(),
+                (0..2_000).map(|job| f64::from(u8::from(job % 3 == 0))).collect(),
+                (0..2_000).map(|job| (job % 400) as f64).collect(),
+            ],
+        }
+    }
+
+    #[test]
+    fn what_is_encoded_comes_back() {
+        let jobs = jobs();
+        for bend in [Bend::None, Bend::Log, Bend::Scores] {
+            let encoder = Encoder::fit(&jobs, bend, true, 0);
+            let rows = encoder.encode(&jobs, &mut Xoshiro256PlusPlus::seed_from_u64(1));
+            assert_eq!(rows.len(), 2_000 * encoder.width);
+            assert!(encoder.width < 200, "many names are no columns");
+            let mut values = vec![Vec::new(); 3];
+            encoder.decode(&rows, &mut values);
+            let mut n_off = 0;
+            for (found, wanted) in values[0].iter().zip(&jobs.values[0]) {
+                if wanted.is_nan() || *wanted == 3_600.0 {
+                    assert_eq!(found.to_bits(), wanted.to_bits(), "holes and heaps come back exactly");
+                } else {
+                    // What is far from its mode is cut off.
+                    n_off += usize::from((found - wanted).abs() > 0.05 * wanted);
+                }
+            }
+            assert!(n_off < 40, "{bend:?}: {n_off} are off");
+            assert_eq!(values[1], jobs.values[1]);
+            let n_same = values[2].iter().zip(&jobs.values[2]).filter(|(a, b)| a == b).count();
+            assert!(n_same > 1_900, "{bend:?}: {n_same}");
+        }
+    }
+}

@@ -3,7 +3,10 @@
 use super::parameters::Parameters;
 use super::tape::{Tape, Var};
 
-/// Compares the gradient of a loss by every parameter with how the loss changes when it is moved.
+/// Compares the gradient of a loss by every parameter with how the loss changes when it is moved. For tests.
+///
+/// # Panics
+/// If more than a few gradients are off.
 pub fn assert_gradients(parameters: &Parameters, loss: impl Fn(&mut Tape<'_>) -> Var) {
     let of = |parameters: &Parameters| {
         let mut tape = Tape::new(parameters);

@@ -223,4 +223,58 @@ mod tests {
             super::super::ops::arithmetic::add(tape, mean, penalty)
         });
     }
+
+    #[derive(serde::Deserialize)]
+    struct Recorded {
+        widths: Vec<usize>,
+        n_inputs: usize,
+        penalty_weight: f32,
+        x: Vec<f32>,
+        opinions: Vec<f32>,
+        gradient: Vec<f32>,
+        penalty: f32,
+        weights: std::collections::BTreeMap<String, RecordedWeight>,
+        slopes: std::collections::BTreeMap<String, Vec<f32>>,
+    }
+
+    #[derive(serde::Deserialize)]
+    struct RecordedWeight {
+        shape: Vec<usize>,
+        values: Vec<f32>,
+    }
+
+    /// `fixtures/torch/critic.py` made the numbers: PyTorch differentiates twice.
+    #[test]
+    fn the_penalty_and_its_slopes_are_those_of_pytorch() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/torch/critic.json");
+        let recorded: Recorded = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+        let mut parameters = Parameters::default();
+        let critic = Critic::new(&mut parameters, recorded.n_inputs, &recorded.widths, 0.0, &mut rng());
+        let tensors = recorded.weights.into_iter().map(|(name, weight)| {
+            (name, crate::artifact::Tensor { shape: weight.shape, values: weight.values })
+        });
+        parameters.load(&tensors.collect()).unwrap();
+        let near = |found: &[f32], wanted: &[f32]| {
+            assert_eq!(found.len(), wanted.len());
+            assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} {wanted:?}");
+        };
+        let mut tape = Tape::new(&parameters);
+        let n_rows = recorded.opinions.len();
+        let x = tape.input(Value::plain(recorded.x, recorded.n_inputs));
+        let (opinions, factors) = critic.forward(&mut tape, x, &mut rng());
+        near(&tape.value(opinions).data, &recorded.opinions);
+        let gradient = critic.gradient(&mut tape, &factors);
+        near(&tape.value(gradient).data, &recorded.gradient);
+        let penalty = length_penalty(&mut tape, gradient, recorded.penalty_weight);
+        near(&tape.value(penalty).data, &[recorded.penalty]);
+        let mean = weighted_sum(&mut tape, opinions, vec![1.0 / n_rows as f32; n_rows]);
+        let loss = super::super::ops::arithmetic::add(&mut tape, mean, penalty);
+        let mut slopes = vec![0.0; parameters.values().len()];
+        tape.backward(loss, &mut slopes);
+        let mut at = 0;
+        for (name, _, values) in parameters.iter() {
+            near(&slopes[at..at + values.len()], &recorded.slopes[name]);
+            at += values.len();
+        }
+    }
 }

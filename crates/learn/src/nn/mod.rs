@@ -2,8 +2,7 @@
 //! slices and products of matrices.
 
 pub mod adam;
-#[cfg(test)]
-mod check;
+pub mod check;
 pub mod checkpoint;
 pub mod critic;
 pub mod gemm;

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use anyhow::bail;
 use jobs::generators::{FitSettings, Fitted};
 use serde_json::json;
 use workload::Millis;
@@ -11,6 +12,9 @@ use crate::args::FitJobsArgs;
 use crate::output::{complain, say, say_json};
 
 pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
+    if args.epochs == Some(0) {
+        bail!("--epochs is at least one");
+    }
     let mut trace = args.reading.read(&args.input)?;
     let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
     let fitted = Fitted::fit(&mut trace, args.model, settings, |step| {

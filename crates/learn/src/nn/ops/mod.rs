@@ -20,9 +20,11 @@ mod tests {
     use super::arithmetic::add;
     use super::block::{Block, Resize};
     use super::conv::Conv;
+    use super::elementwise::{beside, leaky, scaled};
     use super::graph::Messages;
     use super::linear::{Activation, Linear};
     use super::loss::{cross_entropy, divergence, squared_error};
+    use super::norm::BatchNorm;
     use super::sample::sample;
     use super::shape::{flatten, unflatten};
     use super::softmax::rates;
@@ -142,6 +144,31 @@ mod tests {
             assert!(before[..9].iter().zip(&after).all(|(a, b)| a != b), "all of its graph hears of it");
             assert_eq!(before[9..], after[9..], "and nobody else");
         }
+    }
+
+    #[test]
+    fn normalised_batches_go_back_beside_what_they_came_from() {
+        let (mut parameters, mut rng) = (Parameters::default(), rng());
+        let layer = Linear::new(&mut parameters, "layer", [3, 4], Activation::None, &mut rng);
+        let norm = BatchNorm::new(&mut parameters, "norm", 4, &mut rng);
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::plain(numbers(18), 3));
+            let sums = layer.forward(tape, x);
+            let (normal, _) = norm.forward(tape, sums);
+            let factors = leaky(&tape.value(normal).data, 0.2);
+            let out = scaled(tape, normal, factors);
+            let both = beside(tape, out, sums);
+            loss_of(tape, both)
+        });
+        let mut tape = Tape::new(&parameters);
+        let x = tape.input(Value::plain(numbers(18), 3));
+        let sums = layer.forward(&mut tape, x);
+        let (normal, moments) = norm.forward(&mut tape, sums);
+        let (expected, mut rows) = (tape.value(normal).data.clone(), tape.value(sums).data.clone());
+        let mut usual = parameters.clone();
+        (0..200).for_each(|_| norm.remember(&mut usual, &moments, 1_000_000));
+        norm.apply(&usual, &mut rows);
+        assert!(rows.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-3), "what is usual is that batch");
     }
 
     #[test]
