@@ -137,7 +137,7 @@ PUBLISHED = {
     "gaussian-copula": {"Theta": "gc_theta", "Blue Waters": "gc_bw"},
 }
 COLUMNS = ["interval", "run_time", "cpu_num", "node_num", "wall_time", "new_status"]
-EPOCHS = {"ctgan": 100, "copulagan": 100, "sequence-copulagan": 60, "tvae": 60, "gan": 60}
+EPOCHS = {"ctgan": 80, "copulagan": 80, "sequence-copulagan": 40, "tvae": 60, "gan": 40}
 NETWORKS = ["ctgan", "tvae", "copulagan", "sequence-copulagan", "gan", "gaussian-copula"]
 
 
@@ -227,7 +227,7 @@ def main():
     for name, preset, file in TRACES[:2]:
         rows = []
         for model in NETWORKS:
-            _, many = faithful(work, preset, data / file, model, SEEDS if model != "gan" else [1], EPOCHS.get(model))
+            _, many = faithful(work, preset, data / file, model, [1] if model in ("gan", "sequence-copulagan") else SEEDS, EPOCHS.get(model))
             rows.append([model, *(spread(many, column) for column in COLUMNS), spread(many, "pairs"), spread(many, "lag-1"),
                          spread(many, "rows")])
             print(name, rows[-1], flush=True)

@@ -35,7 +35,11 @@ impl ReportFolder {
 
     /// Writes a chart as `name.svg` and `name.png`; returns the SVG, for the page.
     pub fn chart(&self, name: &str, chart: &Chart) -> Result<String, ReportError> {
-        let svg = chart.svg();
+        self.picture(name, chart.svg())
+    }
+
+    /// The same for a picture that is drawn already.
+    pub fn picture(&self, name: &str, svg: String) -> Result<String, ReportError> {
         self.write(&format!("{name}.svg"), svg.as_bytes())?;
         self.write(&format!("{name}.png"), &png(&svg, PIXELS)?)?;
         Ok(svg)

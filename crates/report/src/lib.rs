@@ -3,12 +3,14 @@
 mod axis;
 pub mod chart;
 mod folder;
+mod heat;
 mod page;
 mod png;
 
 pub use axis::{Axis, Scale};
 pub use chart::{Chart, Mark, Series};
 pub use folder::{ReportError, ReportFolder};
+pub use heat::HeatMaps;
 pub use page::{Block, Page};
 pub use png::png;
 

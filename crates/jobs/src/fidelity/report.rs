@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
+use report::{Axis, Chart, HeatMaps, Mark, Page, ReportError, ReportFolder, Series};
 
-use super::columns::Figures;
+use super::columns::{Figures, PairFidelity};
 use super::order::{autocorrelation, profile};
 use super::{Fidelity, Likeness};
 use crate::schema::Role;
@@ -13,6 +13,8 @@ use crate::trace::Jobs;
 /// Points of a line that is looked at.
 const MOST_POINTS: usize = 400;
 const MOST_LAGS: usize = 100;
+/// Numbers that a heat map has room for.
+const MOST_NAMES: usize = 10;
 
 /// A header and rows: every figure, beside those of two halves of the real trace.
 pub fn table(fidelity: &Fidelity) -> (Vec<&'static str>, Vec<Vec<String>>) {
@@ -92,6 +94,8 @@ pub fn write(
         page.figure(folder.chart(&format!("cdf-{}", file_name(&spec.name)), &chart)?, spec.name.clone());
     }
     page.heading("Pairs of columns");
+    let caption = "Rank correlations of numbers";
+    page.figure(folder.picture("pairs", correlations(fidelity).svg())?, caption);
     let pairs = fidelity.likeness.pairs.iter().map(|pair| {
         let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
         vec![pair.names.join(" and "), shown(pair.real), shown(pair.synthetic), format!("{:.3}", pair.score)]
@@ -172,6 +176,30 @@ fn add_utility(fidelity: &Fidelity, page: &mut Page) {
         })
     });
     page.table(&["policy", "trace", ">mean wait", ">bounded slowdown", ">utilisation"], rows.collect());
+}
+
+/// The rank correlations of all numbers.
+fn correlations(fidelity: &Fidelity) -> HeatMaps {
+    let known = fidelity.likeness.pairs.iter().filter(|pair| pair.real.is_some());
+    let mut names: Vec<String> = Vec::new();
+    for name in known.clone().flat_map(|pair| &pair.names) {
+        if !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names.truncate(MOST_NAMES);
+    let map = |of: fn(&PairFidelity) -> Option<f64>| -> Vec<Vec<f64>> {
+        let cell = |a: &String, b: &String| {
+            let is_pair = |pair: &&PairFidelity| pair.names.contains(a) && pair.names.contains(b);
+            if a == b { 1.0 } else { known.clone().find(is_pair).and_then(of).unwrap_or(0.0) }
+        };
+        names.iter().map(|a| names.iter().map(|b| cell(a, b)).collect()).collect()
+    };
+    let maps = vec![
+        ("Real".to_owned(), map(|pair| pair.real)),
+        ("Synthetic".to_owned(), map(|pair| pair.synthetic)),
+    ];
+    HeatMaps { names, maps }
 }
 
 /// Points of a distribution function, from one on, since the axis is logarithmic.
