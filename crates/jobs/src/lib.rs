@@ -1,7 +1,9 @@
 //! Job traces: one row a job, when it came, how long it ran, what it asked for. Read and written in the formats that
 //! batch systems and archives use, learnt by generators, and held against what generators make of them.
 
+mod assemble;
 pub mod error;
+pub mod features;
 pub mod fidelity;
 pub mod format;
 pub mod generators;

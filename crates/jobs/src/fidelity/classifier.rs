@@ -9,8 +9,8 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
 use crate::error::Result;
+use crate::features::Jobs;
 use crate::schema::Role;
-use crate::trace::Jobs;
 
 /// Jobs of either trace that rows are judged by.
 const MOST_ROWS: usize = 15_000;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use learn::moments::{correlation, deviation};
 use serde::Serialize;
 
-use crate::trace::{FeatureKind, FeatureSpec, Jobs};
+use crate::features::{FeatureKind, FeatureSpec, Jobs};
 
 /// Categories with more names than this have no contingency table worth looking at.
 const MOST_NAMES: usize = 60;

@@ -17,8 +17,8 @@ use self::columns::{ColumnFidelity, PairFidelity, columns, pairs};
 use self::order::{Order, order};
 use self::privacy::{Privacy, privacy};
 use crate::error::{Error, Result};
+use crate::features::{FeatureKind, Jobs};
 use crate::replay::{Outcome, POLICIES, machine_for, replay};
-use crate::trace::{FeatureKind, Jobs};
 
 /// Jobs of either trace that there have to be.
 const LEAST_JOBS: usize = 40;

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
+use crate::features::Jobs;
 use crate::schema::Role;
-use crate::trace::Jobs;
 
 const LAGS: [usize; 3] = [1, 10, 100];
 /// Traces often begin with jobs that were there before it: a long gap, then business as usual.

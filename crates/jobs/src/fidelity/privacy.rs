@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use crate::features::{FeatureKind, Jobs};
 use crate::schema::Role;
-use crate::trace::{FeatureKind, Jobs};
 
 /// How much two numbers may differ to be the same, nearly.
 const NEARLY: f64 = 0.02;
@@ -116,7 +116,7 @@ struct Scaled {
 
 impl Scaled {
     fn new(real: &Jobs) -> Self {
-        let width = |(spec, values): (&crate::trace::FeatureSpec, &Vec<f64>)| match spec.kind {
+        let width = |(spec, values): (&crate::features::FeatureSpec, &Vec<f64>)| match spec.kind {
             FeatureKind::Category { .. } => None,
             FeatureKind::Number { .. } => {
                 let logs: Vec<f64> =
@@ -165,8 +165,8 @@ fn log(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::FeatureSpec;
     use crate::format::Format;
-    use crate::trace::FeatureSpec;
 
     fn jobs(intervals: &[f64], runs: &[f64]) -> Jobs {
         let number = || FeatureKind::Number { format: Format::Plain { decimals: 2 } };

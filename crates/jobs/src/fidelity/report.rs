@@ -7,8 +7,8 @@ use report::{Axis, Chart, HeatMaps, Mark, Page, ReportError, ReportFolder, Serie
 use super::columns::{Figures, PairFidelity};
 use super::order::{autocorrelation, profile};
 use super::{Fidelity, Likeness};
+use crate::features::Jobs;
 use crate::schema::Role;
-use crate::trace::Jobs;
 
 /// Points of a line that is looked at.
 const MOST_POINTS: usize = 400;

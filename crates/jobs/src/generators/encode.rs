@@ -9,7 +9,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::trace::{FeatureSpec, Jobs};
+use crate::features::{FeatureSpec, Jobs};
 
 const MOST_MODES: usize = 10;
 /// Widths of a mode that stand for one.
@@ -178,17 +178,7 @@ impl Code {
             };
         }
         let known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
-        let line = if spec.is_category() {
-            let mut found: Vec<(f64, usize)> = counts.values().copied().collect();
-            found.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.total_cmp(&b.0)));
-            let ends = found.iter().scan(0.0, |end, (_, count)| {
-                *end += share(*count);
-                Some(*end)
-            });
-            Line::Codes { ends: ends.collect(), values: found.iter().map(|(value, _)| *value).collect() }
-        } else {
-            Line::fit(&known, bend)
-        };
+        let line = if spec.is_category() { codes(&known) } else { Line::fit(&known, bend) };
         let mut heaps: Vec<(f64, usize)> = counts
             .values()
             .copied()
@@ -424,8 +414,8 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
+    use crate::features::FeatureKind;
     use crate::format::Format;
-    use crate::trace::FeatureKind;
 
     /// A number with a heap and holes, a category of few names, and one of many.
     fn jobs() -> Jobs {

@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::Generator;
 use super::encode::Scores;
-use crate::trace::Jobs;
+use crate::features::Jobs;
 
 /// What is added to the diagonal, so that columns that say the same do not make the matrix singular.
 const RIDGE: f64 = 1e-6;

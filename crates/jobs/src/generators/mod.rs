@@ -16,10 +16,12 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use self::gan::Recipe;
+use crate::assemble::{assemble, enforce};
 use crate::error::{Error, Result};
+use crate::features::{FeatureKind, FeatureSpec, Jobs};
 use crate::schema::{Constraint, Rule, Schema};
 use crate::table::Table;
-use crate::trace::{FeatureKind, FeatureSpec, Jobs, Trace, assemble, enforce};
+use crate::trace::Trace;
 
 /// What a generator is, once it is fitted.
 pub trait Generator: Send + Sync {
@@ -155,7 +157,7 @@ const HOUR: f64 = 3_600.0;
 
 impl Fitted {
     pub fn fit(
-        trace: &mut Trace,
+        trace: &Trace,
         model: Model,
         settings: FitSettings,
         mut tell: impl FnMut(Step),

@@ -6,7 +6,7 @@ use testbed::workspace;
 
 use crate::made::{HEADER, csv, trace, trace_of};
 
-fn fitted(trace: &mut Trace, model: Model) -> Fitted {
+fn fitted(trace: &Trace, model: Model) -> Fitted {
     Fitted::fit(trace, model, FitSettings { n_epochs: Some(2), seed: 3 }, |_| {}).unwrap()
 }
 
@@ -21,8 +21,8 @@ fn numbers<'a>(table: &'a Table, name: &str) -> &'a [f64] {
 #[test]
 fn what_is_made_has_the_columns_of_what_was_learnt_from_and_keeps_to_its_rules() {
     for model in Model::ALL {
-        let mut trace = trace(400);
-        let fitted = fitted(&mut trace, model);
+        let trace = trace(400);
+        let fitted = fitted(&trace, model);
         let table = fitted.sample(&ask(150, 1)).unwrap();
         let names = |table: &Table| -> Vec<String> {
             table.columns.iter().map(|column| column.name.clone()).collect()
@@ -44,7 +44,7 @@ fn what_is_made_has_the_columns_of_what_was_learnt_from_and_keeps_to_its_rules()
 #[test]
 fn one_seed_makes_one_trace_also_after_it_was_on_disk() {
     for model in Model::ALL {
-        let fitted = fitted(&mut trace(300), model);
+        let fitted = fitted(&trace(300), model);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
         fitted.write(&path).unwrap();
@@ -52,7 +52,7 @@ fn one_seed_makes_one_trace_also_after_it_was_on_disk() {
         let table = fitted.sample(&ask(80, 5)).unwrap();
         assert!(table == again.sample(&ask(80, 5)).unwrap(), "{}", model.name());
         assert!(table != fitted.sample(&ask(80, 6)).unwrap(), "{}", model.name());
-        let second = Fitted::fit(&mut trace(300), model, fitted.origin.settings, |_| {}).unwrap();
+        let second = Fitted::fit(&trace(300), model, fitted.origin.settings, |_| {}).unwrap();
         assert!(table == second.sample(&ask(80, 5)).unwrap(), "{} learns the same", model.name());
     }
 }
@@ -89,8 +89,8 @@ fn odd_traces_are_learnt_from_without_making_nonsense() {
     ];
     for (what, text) in cases {
         for model in Model::ALL {
-            let mut trace = trace_of(&text, Preset::Dirlab).unwrap();
-            let table = fitted(&mut trace, model).sample(&ask(60, 1)).unwrap();
+            let trace = trace_of(&text, Preset::Dirlab).unwrap();
+            let table = fitted(&trace, model).sample(&ask(60, 1)).unwrap();
             let is_missing = what.starts_with("missing");
             for column in table.columns.iter().filter(|column| !(is_missing && column.name == "wall_time")) {
                 let is_known =
@@ -103,7 +103,7 @@ fn odd_traces_are_learnt_from_without_making_nonsense() {
 
 #[test]
 fn conditions_loads_and_spans_are_met() {
-    let fitted = fitted(&mut trace(600), Model::Sessions);
+    let fitted = fitted(&trace(600), Model::Sessions);
     let condition = vec![("user".to_owned(), "3".to_owned()), ("nodes".to_owned(), "128".to_owned())];
     let table = fitted.sample(&Ask { condition, ..ask(20, 1) }).unwrap();
     assert!(numbers(&table, "user").iter().all(|user| *user == 3.0));
@@ -128,12 +128,12 @@ fn conditions_loads_and_spans_are_met() {
 
 #[test]
 fn sessions_keep_the_order_that_rows_lose() {
-    let mut real = trace(3_000);
+    let real = trace(3_000);
     let jobs = real.jobs().unwrap();
     let settings = jobs::fidelity::ScoreSettings { n_nodes: None, seed: 0 };
     let mut found = Vec::new();
     for model in [Model::Sessions, Model::GaussianCopula] {
-        let made = fitted(&mut real, model).jobs(3_000, 1);
+        let made = fitted(&real, model).jobs(3_000, 1);
         found.push(jobs::fidelity::score(&jobs, &made, settings).unwrap());
     }
     let [sessions, copula] = &found[..] else { panic!("there are two") };

@@ -15,9 +15,9 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     if args.epochs == Some(0) {
         bail!("--epochs is at least one");
     }
-    let mut trace = args.reading.read(&args.input)?;
+    let trace = args.reading.read(&args.input)?;
     let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
-    let fitted = Fitted::fit(&mut trace, args.model, settings, |step| {
+    let fitted = Fitted::fit(&trace, args.model, settings, |step| {
         let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
         complain(&format!("{:4} of {}{loss}  {} left", step.done, step.total, show_length(step.left.into())));
     })?;

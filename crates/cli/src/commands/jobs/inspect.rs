@@ -12,7 +12,7 @@ use crate::args::InspectArgs;
 use crate::output::{complain, say, say_json, say_table};
 
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
-    let mut trace = args.reading.read(&args.input)?;
+    let trace = args.reading.read(&args.input)?;
     if let Some(path) = &args.write_schema {
         trace.schema.write(path)?;
         complain(&format!("{}: correct it and give it to --schema", path.display()));

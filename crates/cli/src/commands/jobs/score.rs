@@ -8,7 +8,7 @@ use crate::args::ScoreArgs;
 use crate::output::{complain, say, say_json, say_table};
 
 pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
-    let mut real = args.reading.read(&args.real)?;
+    let real = args.reading.read(&args.real)?;
     let synthetic = args.reading.read_as(&args.synthetic, Some(real.schema.clone()))?.jobs()?;
     let real = real.jobs()?;
     let settings = ScoreSettings { n_nodes: args.nodes, seed: args.seed };

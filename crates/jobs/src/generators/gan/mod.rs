@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use self::net::Maker;
 use super::encode::{Bend, BlockKind, Encoder};
 use super::{FitSettings, Generator, Step};
-use crate::trace::Jobs;
+use crate::features::Jobs;
 
 /// Rows that are made together, and chains that are made side by side where a row depends on the one before.
 const CHUNK: usize = 512;

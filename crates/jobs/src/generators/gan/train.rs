@@ -16,10 +16,10 @@ use rayon::prelude::*;
 
 use super::net::{Maker, N_NOISE};
 use super::{Form, Loss, Recipe, gumbel, pick};
+use crate::features::Jobs;
 use crate::generators::activate::{activate, unlikely};
 use crate::generators::encode::Block;
 use crate::generators::{FitSettings, Step};
-use crate::trace::Jobs;
 
 const N_EPOCHS: usize = 300;
 const BATCH: usize = 500;

@@ -12,7 +12,7 @@ use learn::artifact::{Tensor, Tensors};
 
 use self::past::Past;
 use super::Generator;
-use crate::trace::{FeatureSpec, Jobs};
+use crate::features::{FeatureSpec, Jobs};
 
 #[derive(Debug, Clone)]
 pub struct Sessions {

@@ -2,9 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::features::{FeatureKind, Jobs};
 use crate::fidelity::columns::rank_correlation;
 use crate::schema::Role;
-use crate::trace::{FeatureKind, Jobs};
 
 /// A value that so many jobs share, or such a share of them, is a choice of its own and not one of many.
 const LEAST_HEAP: usize = 20;

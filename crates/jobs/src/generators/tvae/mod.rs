@@ -13,7 +13,7 @@ use rayon::prelude::*;
 
 use super::encode::{Bend, BlockKind, Encoder};
 use super::{FitSettings, Generator, Step};
-use crate::trace::Jobs;
+use crate::features::Jobs;
 
 const CHUNK: usize = 512;
 const WIDTHS: [usize; 2] = [128, 128];

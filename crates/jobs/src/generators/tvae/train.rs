@@ -15,10 +15,10 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
 use super::{N_LATENT, Net};
+use crate::features::Jobs;
 use crate::generators::activate::improbability;
 use crate::generators::encode::Encoder;
 use crate::generators::{FitSettings, Step};
-use crate::trace::Jobs;
 
 const N_EPOCHS: usize = 300;
 const BATCH: usize = 500;
