@@ -102,35 +102,29 @@ impl Schema {
     /// Columns that are one or two others times something: node hours, and numbers brought to another scale.
     fn find_products(&mut self, table: &Table) {
         let number = |name: &String| table.column(name).and_then(Column::as_numbers);
-        let is_free =
-            |spec: &&ColumnSpec| spec.role.is_none() && matches!(spec.kind, Kind::Count | Kind::Real);
-        let is_source = |spec: &&ColumnSpec| {
+        let is_number = |spec: &ColumnSpec| {
             matches!(spec.kind, Kind::Count | Kind::Real | Kind::Time | Kind::Difference { .. })
-                && spec.role.is_some()
         };
-        let sources: Vec<String> =
-            self.columns.iter().filter(is_source).map(|spec| spec.name.clone()).collect();
-        let mut sets: Vec<Vec<String>> = sources.iter().map(|one| vec![one.clone()]).collect();
-        for (at, one) in sources.iter().enumerate() {
-            sets.extend(sources[at + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
+        let is_meant = |spec: &&ColumnSpec| is_number(spec) && spec.role.is_some();
+        let meant: Vec<String> = self.columns.iter().filter(is_meant).map(|spec| spec.name.clone()).collect();
+        let mut pairs: Vec<Vec<String>> = Vec::new();
+        for (at, one) in meant.iter().enumerate() {
+            pairs.extend(meant[at + 1..].iter().map(|other| vec![one.clone(), other.clone()]));
         }
-        let found: Vec<(String, Kind)> = self
-            .columns
-            .iter()
-            .filter(is_free)
-            .filter_map(|spec| {
-                let values = number(&spec.name)?;
-                let product = |of: &Vec<String>| {
-                    let factors: Option<Vec<&[f64]>> = of.iter().map(number).collect();
-                    let (scale, offset) = scale_of(values, &factors?)?;
-                    Some(Kind::Product { of: of.clone(), scale, offset })
-                };
-                Some((spec.name.clone(), sets.iter().find_map(product)?))
-            })
-            .collect();
-        for (name, kind) in found {
-            if let Some(spec) = self.columns.iter_mut().find(|spec| spec.name == name) {
-                spec.kind = kind;
+        // One column may be made of any before it, two of those whose meaning is known.
+        let mut sources = meant;
+        for spec in &mut self.columns {
+            let is_free = spec.role.is_none() && matches!(spec.kind, Kind::Count | Kind::Real | Kind::Time);
+            let Some(values) = number(&spec.name).filter(|_| is_free) else { continue };
+            let product = |of: &Vec<String>| {
+                let factors: Option<Vec<&[f64]>> = of.iter().map(number).collect();
+                let (scale, offset) = scale_of(values, &factors?)?;
+                Some(Kind::Product { of: of.clone(), scale, offset })
+            };
+            let singles: Vec<Vec<String>> = sources.iter().map(|one| vec![one.clone()]).collect();
+            match singles.iter().chain(&pairs).find_map(product) {
+                Some(found) => spec.kind = found,
+                None => sources.push(spec.name.clone()),
             }
         }
     }
