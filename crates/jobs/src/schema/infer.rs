@@ -203,9 +203,11 @@ fn scale_of(values: &[f64], factors: &[&[f64]]) -> Option<(f64, f64)> {
     } else {
         (values[most] / product(most), 0.0)
     };
+    // Digits that were not written are no difference, and seconds are.
+    let tolerance = (1e-6 * (values[most] - values[least]).abs()).min(0.5);
     let is_off = |row: &usize| {
         let (value, made) = (values[*row], product(*row) * scale + offset);
-        (value - made).abs() > 1e-4 * (values[most] - values[least]).abs() || value.is_nan() != made.is_nan()
+        (value - made).abs() > tolerance || value.is_nan() != made.is_nan()
     };
     let is_scale = scale.is_finite() && scale != 0.0 && offset.is_finite();
     let n_off = (0..values.len()).filter(is_off).take(values.len() / 200 + 1).count();
