@@ -47,12 +47,13 @@ pub fn modes(values: &[f64], most: usize, seed: u64) -> Vec<Mode> {
     for _ in 0..N_ROUNDS {
         state = (0..n_modes).map(|mode| Posterior::of(&points, &shares, mode)).collect();
         let total: f64 = state.iter().map(|one: &Posterior| one.concentration).sum();
+        let expected: Vec<Expected> = state.iter().map(|one| one.expected(total)).collect();
         let mut likelihood = 0.0;
         for (point, shares) in points.iter().zip(&mut shares) {
             let mut sum = 0.0;
             let mut largest = f64::MIN;
-            for (share, one) in shares.iter_mut().zip(&state) {
-                *share = one.log_share(*point, total);
+            for (share, one) in shares.iter_mut().zip(&expected) {
+                *share = one.log_share(*point);
                 largest = largest.max(*share);
             }
             for share in shares.iter_mut() {
@@ -106,11 +107,27 @@ impl Posterior {
         }
     }
 
-    fn log_share(&self, point: f64, total: f64) -> f64 {
+    fn expected(&self, total: f64) -> Expected {
         let log_weight = digamma(self.concentration) - digamma(total);
         let log_precision = digamma(self.shape) - self.rate.ln();
-        let off = self.shape / self.rate * (point - self.mean).powi(2) + 1.0 / self.confidence;
-        log_weight + 0.5 * log_precision - 0.5 * off
+        Expected {
+            constant: log_weight + 0.5 * log_precision - 0.5 / self.confidence,
+            half_precision: 0.5 * self.shape / self.rate,
+            mean: self.mean,
+        }
+    }
+}
+
+/// What of a mode does not depend on the point.
+struct Expected {
+    constant: f64,
+    half_precision: f64,
+    mean: f64,
+}
+
+impl Expected {
+    fn log_share(&self, point: f64) -> f64 {
+        self.constant - self.half_precision * (point - self.mean).powi(2)
     }
 }
 

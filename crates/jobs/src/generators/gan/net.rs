@@ -69,8 +69,12 @@ impl Maker {
             linear.compute(parameters, &x, &mut out);
             norm.apply(parameters, &mut out);
             out.iter_mut().for_each(|value| *value = value.max(0.0));
-            let rows = out.chunks_exact(width).zip(x.chunks_exact(size));
-            x = rows.flat_map(|(out, x)| out.iter().chain(x).copied()).collect();
+            let mut both = Vec::with_capacity(n_rows * (width + size));
+            for (out, x) in out.chunks_exact(width).zip(x.chunks_exact(size)) {
+                both.extend_from_slice(out);
+                both.extend_from_slice(x);
+            }
+            x = both;
             size += width;
         }
         let mut out = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];

@@ -41,8 +41,11 @@ pub fn beside(tape: &mut Tape<'_>, one: Var, other: Var) -> Var {
     let (a, b) = (tape.value(one), tape.value(other));
     assert!(a.n_samples == b.n_samples && a.layout == Layout::Plain, "the rows differ");
     let widths = [a.n_columns, b.n_columns];
-    let rows = a.data.chunks_exact(widths[0]).zip(b.data.chunks_exact(widths[1]));
-    let data = rows.flat_map(|(a, b)| a.iter().chain(b).copied()).collect();
+    let mut data = Vec::with_capacity(a.data.len() + b.data.len());
+    for (a, b) in a.data.chunks_exact(widths[0]).zip(b.data.chunks_exact(widths[1])) {
+        data.extend_from_slice(a);
+        data.extend_from_slice(b);
+    }
     tape.push(Value::plain(data, widths[0] + widths[1]), Beside { one, other, widths })
 }
 
@@ -55,12 +58,14 @@ struct Beside {
 impl Operation for Beside {
     fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
         let [first, second] = self.widths;
-        let rows = || gradient.chunks_exact(first + second);
-        if back.is_wanted(self.one) {
-            back.give(self.one, rows().flat_map(|row| row[..first].iter().copied()).collect());
-        }
-        if back.is_wanted(self.other) {
-            back.give(self.other, rows().flat_map(|row| row[first..].iter().copied()).collect());
+        for (value, columns) in [(self.one, 0..first), (self.other, first..first + second)] {
+            if back.is_wanted(value) {
+                let mut part = Vec::with_capacity(gradient.len() / (first + second) * columns.len());
+                for row in gradient.chunks_exact(first + second) {
+                    part.extend_from_slice(&row[columns.clone()]);
+                }
+                back.give(value, part);
+            }
         }
     }
 }

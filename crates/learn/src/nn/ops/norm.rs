@@ -60,10 +60,12 @@ impl BatchNorm {
             terms.for_each(|((value, mean), width)| *value = (*value - mean) / width);
         }
         let (scale, offset) = (tape.parameters.get(self.scale), tape.parameters.get(self.offset));
-        let data = normal.chunks_exact(size).flat_map(|row| {
-            row.iter().zip(scale).zip(offset).map(|((value, scale), offset)| value * scale + offset)
-        });
-        let value = Value::plain(data.collect(), size);
+        let mut data = normal.clone();
+        for row in data.chunks_exact_mut(size) {
+            let terms = row.iter_mut().zip(scale).zip(offset);
+            terms.for_each(|((value, scale), offset)| *value = *value * scale + offset);
+        }
+        let value = Value::plain(data, size);
         (tape.push(value, NormBack { layer: *self, x, normal, widths }), moments)
     }
 
@@ -114,12 +116,14 @@ impl Operation for NormBack {
             }
         }
         let scale = back.parameters.get(self.layer.scale).to_vec();
-        let mut of_x = Vec::with_capacity(gradient.len());
-        for (row, normal) in gradient.chunks_exact(size).zip(self.normal.chunks_exact(size)) {
-            of_x.extend((0..size).map(|at| {
-                let own = row[at] - of_offset[at] / n_rows - normal[at] * of_scale[at] / n_rows;
-                own * scale[at] / self.widths[at]
-            }));
+        let factors: Vec<f32> = scale.iter().zip(&self.widths).map(|(scale, width)| scale / width).collect();
+        let (of_mean, of_width): (Vec<f32>, Vec<f32>) =
+            of_offset.iter().zip(&of_scale).map(|(offset, scale)| (offset / n_rows, scale / n_rows)).unzip();
+        let mut of_x = gradient.to_vec();
+        for (row, normal) in of_x.chunks_exact_mut(size).zip(self.normal.chunks_exact(size)) {
+            for at in 0..size {
+                row[at] = (row[at] - of_mean[at] - normal[at] * of_width[at]) * factors[at];
+            }
         }
         crate::nn::tape::add(back.of_parameter(self.layer.offset), &of_offset);
         crate::nn::tape::add(back.of_parameter(self.layer.scale), &of_scale);
