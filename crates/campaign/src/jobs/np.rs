@@ -117,8 +117,9 @@ fn minimise(
             };
             let corners = (0..=likelihood.n_parameters()).map(corner).collect();
             let solver = NelderMead::new(corners).with_sd_tolerance(1e-7)?;
-            let done =
-                Executor::new(problem, solver).configure(|state| state.max_iters(MOST_ITERATIONS)).run()?;
+            let done = Executor::new(Corners(problem), solver)
+                .configure(|state| state.max_iters(MOST_ITERATIONS))
+                .run()?;
             (done.state.best_param, done.state.best_cost)
         }
     };
@@ -157,6 +158,19 @@ impl Gradient for Problem<'_> {
     }
 }
 
+/// The same for a solver that takes no failure for an answer when it begins: once time is over, every point is as bad as
+/// can be, and costs nothing to look at.
+struct Corners<'a>(Problem<'a>);
+
+impl CostFunction for Corners<'_> {
+    type Param = Vec<f64>;
+    type Output = f64;
+
+    fn cost(&self, parameters: &Vec<f64>) -> Result<f64, Error> {
+        Ok(self.0.evaluate(parameters).map_or(f64::MAX, |(cost, _)| cost))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
@@ -182,6 +196,22 @@ mod tests {
         let found = shares(&Likelihood::couplings(&found));
         for (found, truth) in found.iter().zip(shares(&truth)) {
             assert!((found - truth).abs() < 0.06, "{found} {truth} {cost}");
+        }
+    }
+
+    #[test]
+    fn a_fit_whose_time_is_over_ends_whatever_minimises_it() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
+        let waves = MODELS[0].to_vec();
+        let truth: Vec<Complex> = waves.iter().map(|_| Complex::new(1.0, 0.5)).collect();
+        let data = generate(&waves, &truth, 50, &mut rng, || false);
+        let likelihood = Likelihood { waves, data, phase_space: phase_space(50, &mut rng) };
+        let start = vec![0.5; likelihood.n_parameters()];
+        let until = Until::after(Duration::ZERO);
+        for minimiser in [Minimiser::Lbfgs, Minimiser::NelderMead] {
+            let begun = std::time::Instant::now();
+            let _ = minimise(&likelihood, start.clone(), minimiser, &until);
+            assert!(begun.elapsed() < Duration::from_secs(5), "{minimiser:?}");
         }
     }
 }
