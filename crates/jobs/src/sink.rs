@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use archive::table::{Cell, CellKind, TableWriter};
+use rayon::prelude::*;
 use serde_json::json;
 
 use crate::error::{Error, Result};
@@ -33,15 +34,33 @@ fn safely(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>
     std::fs::rename(unfinished, path).map_err(Error::io(path))
 }
 
+/// Rows that one thread writes at a time, and how many such parts are in memory.
+const ROWS_A_PART: usize = 8_192;
+const N_PARTS: usize = 16;
+
 fn write_csv(path: &Path, table: &Table) -> Result<()> {
     safely(path, |out| {
-        let mut writer = csv::Writer::from_writer(out);
-        writer.write_record(table.columns.iter().map(|column| column.name.as_str()))?;
-        for row in 0..table.n_rows() {
-            writer.write_record(table.columns.iter().map(|column| column.cell(row)))?;
+        let mut header = csv::Writer::from_writer(Vec::new());
+        header.write_record(table.columns.iter().map(|column| column.name.as_str()))?;
+        out.write_all(&header.into_inner().map_err(|error| error.into_error())?)?;
+        let firsts: Vec<usize> = (0..table.n_rows()).step_by(ROWS_A_PART).collect();
+        for firsts in firsts.chunks(N_PARTS) {
+            let parts: Vec<std::io::Result<Vec<u8>>> =
+                firsts.par_iter().map(|first| csv_part(table, *first)).collect();
+            for part in parts {
+                out.write_all(&part?)?;
+            }
         }
-        writer.flush()
+        Ok(())
     })
+}
+
+fn csv_part(table: &Table, first: usize) -> std::io::Result<Vec<u8>> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    for row in first..(first + ROWS_A_PART).min(table.n_rows()) {
+        writer.write_record(table.columns.iter().map(|column| column.cell(row)))?;
+    }
+    writer.into_inner().map_err(|error| error.into_error())
 }
 
 fn write_parquet(path: &Path, table: &Table) -> Result<()> {

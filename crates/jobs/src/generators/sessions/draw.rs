@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use rayon::prelude::*;
 
 use super::past::Past;
 
@@ -44,13 +45,21 @@ const WIDEST: f64 = 0.3;
 /// Values of every feature.
 pub fn draw(past: &Past, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
     let n_laps = n_jobs.div_ceil(past.n_jobs()).max(1);
-    let mut values: Vec<Vec<f64>> = past.jobs.specs.iter().map(|_| Vec::with_capacity(n_jobs)).collect();
-    for lap in 0..n_laps {
-        let n_of_lap = n_jobs * (lap + 1) / n_laps - n_jobs * lap / n_laps;
-        let seed = seed ^ (lap as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Lap::new(past, n_of_lap, seed).run(&mut values);
-    }
-    values
+    let laps: Vec<Vec<Vec<f64>>> = (0..n_laps)
+        .into_par_iter()
+        .map(|lap| {
+            let n_of_lap = n_jobs * (lap + 1) / n_laps - n_jobs * lap / n_laps;
+            let seed = seed ^ (lap as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut values: Vec<Vec<f64>> =
+                past.jobs.specs.iter().map(|_| Vec::with_capacity(n_of_lap)).collect();
+            Lap::new(past, n_of_lap, seed).run(&mut values);
+            values
+        })
+        .collect();
+    (0..past.jobs.specs.len())
+        .into_par_iter()
+        .map(|feature| laps.iter().flat_map(|lap| lap[feature].iter().copied()).collect())
+        .collect()
 }
 
 /// Once through the course of the past.
