@@ -1,5 +1,7 @@
 //! Gradient-boosted trees, and the test that they make: can what is synthetic be told from what is real?
 
+use forust_ml::constraints::Constraint;
+use forust_ml::gradientbooster::ContributionsMethod;
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix as Columns};
 
@@ -13,36 +15,81 @@ pub enum BoostError {
     Folds(&'static str),
 }
 
-/// Trees are small and many, and each step is short: samples are a few hundred points.
-const N_TREES: usize = 150;
-const DEPTH: usize = 4;
-const RATE: f32 = 0.1;
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BoostSettings {
+    pub n_trees: usize,
+    pub depth: usize,
+    /// How much of what is left each tree takes.
+    pub rate: f32,
+    /// The least that points in a leaf have to weigh, as uncertain as they are: a quarter each at most.
+    pub least_leaf: f32,
+    /// Whether a larger number may only ever speak for the positive class.
+    pub is_monotone: bool,
+    pub seed: u64,
+}
+
+impl Default for BoostSettings {
+    /// Trees are small and many, and each step is short: samples are a few hundred points.
+    fn default() -> Self {
+        Self { n_trees: 150, depth: 4, rate: 0.1, least_leaf: 1.0, is_monotone: false, seed: 0 }
+    }
+}
 
 /// Trees that tell one class of points from another.
 pub struct BoostedTrees(GradientBooster);
 
 impl BoostedTrees {
     pub fn fit(points: &Matrix, is_positive: &[bool], seed: u64) -> Result<Self, BoostError> {
+        let weights = vec![1.0; is_positive.len()];
+        Self::fit_weighted(points, is_positive, &weights, BoostSettings { seed, ..BoostSettings::default() })
+    }
+
+    /// Points count by their weights.
+    pub fn fit_weighted(
+        points: &Matrix,
+        is_positive: &[bool],
+        weights: &[f64],
+        settings: BoostSettings,
+    ) -> Result<Self, BoostError> {
         let values = by_column(points);
         let targets: Vec<f64> =
             is_positive.iter().map(|is_positive| f64::from(u8::from(*is_positive))).collect();
+        let only_more = || (0..points.n_columns()).map(|column| (column, Constraint::Positive)).collect();
         let mut trees = GradientBooster::default()
             .set_objective_type(ObjectiveType::LogLoss)
-            .set_iterations(N_TREES)
-            .set_max_depth(DEPTH)
-            .set_learning_rate(RATE)
+            .set_iterations(settings.n_trees)
+            .set_max_depth(settings.depth)
+            .set_learning_rate(settings.rate)
+            .set_min_leaf_weight(settings.least_leaf)
+            .set_monotone_constraints(settings.is_monotone.then(only_more))
             .set_parallel(false)
-            .set_seed(seed);
+            .set_seed(settings.seed);
         trees
-            .fit_unweighted(&Columns::new(&values, points.n_rows(), points.n_columns()), &targets, None)
+            .fit(&Columns::new(&values, points.n_rows(), points.n_columns()), &targets, weights, None)
             .map_err(|error| BoostError::Fit(error.to_string()))?;
         Ok(Self(trees))
     }
 
-    /// Higher is more like the positive class.
+    /// Higher is more like the positive class: the logarithm of its odds.
     pub fn scores(&self, points: &Matrix) -> Vec<f64> {
         let values = by_column(points);
         self.0.predict(&Columns::new(&values, points.n_rows(), points.n_columns()), false)
+    }
+
+    /// What each column adds to the score of one point, and last what is there without any.
+    pub fn contributions(&self, row: &[f32]) -> Vec<f64> {
+        let values: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
+        let columns = Columns::new(&values, 1, row.len());
+        self.0.predict_contributions(&columns, ContributionsMethod::Average, false)
+    }
+
+    /// The trees as text, to be kept.
+    pub fn to_json(&self) -> Result<String, BoostError> {
+        self.0.json_dump().map_err(|error| BoostError::Fit(error.to_string()))
+    }
+
+    pub fn from_json(text: &str) -> Result<Self, BoostError> {
+        GradientBooster::from_json(text).map(Self).map_err(|error| BoostError::Fit(error.to_string()))
     }
 }
 
@@ -109,5 +156,23 @@ mod tests {
     fn samples_that_are_alike_cannot_be_told_apart_and_others_can() {
         assert!((auc_of(0.0) - 0.5).abs() < 0.1, "{}", auc_of(0.0));
         assert!(auc_of(0.8) > 0.9, "{}", auc_of(0.8));
+    }
+
+    #[test]
+    fn monotone_trees_are_never_less_sure_of_more_and_can_be_kept() {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
+        let values: Vec<f32> = (0..300).map(|_| rng.random()).collect();
+        // Most of the middle is positive, the top is not: only a monotone model has to overlook that.
+        let is_positive: Vec<bool> = values.iter().map(|value| (0.4..0.8).contains(value)).collect();
+        let points = Matrix::new(values, 1);
+        let settings = BoostSettings { is_monotone: true, ..BoostSettings::default() };
+        let trees = BoostedTrees::fit_weighted(&points, &is_positive, &[1.0; 300], settings).unwrap();
+        let line = Matrix::new((0..100).map(|at| at as f32 / 100.0).collect(), 1);
+        let scores = trees.scores(&line);
+        assert!(scores.windows(2).all(|pair| pair[0] <= pair[1]) && scores[99] > scores[0]);
+        let kept = BoostedTrees::from_json(&trees.to_json().unwrap()).unwrap();
+        assert_eq!(kept.scores(&line), scores);
+        let parts = trees.contributions(&[0.9]);
+        assert!((parts.iter().sum::<f64>() - trees.scores(&Matrix::new(vec![0.9], 1))[0]).abs() < 1e-6);
     }
 }

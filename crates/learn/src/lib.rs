@@ -3,6 +3,7 @@
 
 pub mod artifact;
 pub mod boost;
+pub mod extra_trees;
 pub mod kmeans;
 pub mod matrix;
 pub mod metrics;
@@ -15,6 +16,7 @@ pub mod silhouette;
 pub mod spectrum;
 pub mod tail;
 pub mod umap;
+pub mod weights;
 
 pub use kmeans::KMeans;
 pub use matrix::Matrix;

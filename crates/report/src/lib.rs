@@ -15,6 +15,6 @@ pub use page::{Block, Page};
 pub use png::png;
 
 /// Text as XML and HTML take it for text.
-fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

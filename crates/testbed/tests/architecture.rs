@@ -7,13 +7,14 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 10] = [
+const LEVELS: [(&str, u32); 11] = [
     ("workload", 1),
     ("archive", 2),
     ("learn", 2),
     ("report", 2),
     ("threads", 3),
     ("jobs", 3),
+    ("workflows", 3),
     ("agent", 4),
     ("campaign", 5),
     ("cli", 7),

@@ -1,5 +1,7 @@
 //! Workflow traces: when each task of a workflow was ready, queued, staged, ran and finished.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 /// A name for a task, unique in its workflow.
@@ -10,10 +12,20 @@ pub struct TaskName(pub String);
 /// What a task is there for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum TaskKind {
+pub enum TaskRole {
     Compute,
     Transfer,
     Auxiliary,
+}
+
+impl TaskRole {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Transfer => "transfer",
+            Self::Auxiliary => "auxiliary",
+        }
+    }
 }
 
 /// A stretch between two moments, in seconds since the epoch. It never ends before it starts.
@@ -67,9 +79,12 @@ impl From<Span> for (f64, f64) {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskAttempt {
     pub task: TaskName,
-    pub kind: TaskKind,
+    pub role: TaskRole,
+    /// What is run; tasks of a kind do the same work on other data.
+    pub kind: String,
     /// 1 for the first attempt.
     pub attempt: u32,
+    pub host: Option<String>,
     /// When the tasks it depends on had finished.
     pub ready: Option<f64>,
     pub pre_script: Option<Span>,
@@ -80,6 +95,12 @@ pub struct TaskAttempt {
     pub stage_in: Option<Span>,
     pub stage_out: Option<Span>,
     pub post_script: Option<Span>,
+    /// What the processor worked, as the task's own record has it.
+    pub cpu_seconds: Option<f64>,
+    pub stage_in_bytes: Option<f64>,
+    pub stage_out_bytes: Option<f64>,
+    /// Times that the batch system held it or took it off its machine.
+    pub n_interruptions: u32,
     pub exit_code: Option<i32>,
 }
 
@@ -98,9 +119,62 @@ pub struct Delays {
     pub run: f64,
     pub stage_out: f64,
     pub post_script: f64,
+    /// From the start of the workflow until all of the attempt was over.
+    pub finish: f64,
+}
+
+impl Delays {
+    /// What is drawn and summed, in the order of time, each with its name; the finish is no part of it.
+    pub fn parts(&self) -> [(&'static str, f64); 8] {
+        [
+            ("ready", self.ready),
+            ("pre-script", self.pre_script),
+            ("workflow system", self.workflow_system),
+            ("queue", self.queue),
+            ("stage-in", self.stage_in),
+            ("run", self.run),
+            ("stage-out", self.stage_out),
+            ("post-script", self.post_script),
+        ]
+    }
 }
 
 impl TaskAttempt {
+    /// An attempt of which nothing is known but what it is.
+    pub fn new(task: impl Into<String>, role: TaskRole, kind: impl Into<String>, attempt: u32) -> Self {
+        Self {
+            task: TaskName(task.into()),
+            role,
+            kind: kind.into(),
+            attempt,
+            host: None,
+            ready: None,
+            pre_script: None,
+            submitted: None,
+            execution: None,
+            stage_in: None,
+            stage_out: None,
+            post_script: None,
+            cpu_seconds: None,
+            stage_in_bytes: None,
+            stage_out_bytes: None,
+            n_interruptions: 0,
+            exit_code: None,
+        }
+    }
+
+    /// The last moment that is known of it.
+    pub fn end(&self) -> Option<f64> {
+        let spans = [self.pre_script, self.execution, self.post_script];
+        let moments = [self.ready, self.submitted].into_iter().flatten();
+        spans.into_iter().flatten().map(Span::end).chain(moments).max_by(f64::total_cmp)
+    }
+
+    /// Whether its execution is over.
+    pub fn is_over(&self) -> bool {
+        self.execution.is_some() || self.exit_code.is_some()
+    }
+
     /// The delays of this attempt in a workflow that started at `workflow_start`; what is
     /// not known counts as zero, and so does what clocks put before its cause.
     pub fn delays(&self, workflow_start: f64) -> Delays {
@@ -120,22 +194,42 @@ impl TaskAttempt {
             run: (seconds(self.execution) - stage_in - stage_out).max(0.0),
             stage_out,
             post_script: seconds(self.post_script),
+            finish: between(Some(workflow_start), self.end()),
         }
     }
 }
 
 /// One execution of a workflow.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRun {
     pub name: String,
     /// In the order in which the log has them.
     pub attempts: Vec<TaskAttempt>,
+    /// Tasks that wait for a task; empty where the graph is not known.
+    pub children: BTreeMap<TaskName, Vec<TaskName>>,
 }
 
 impl WorkflowRun {
     /// When the first task was ready or submitted.
     pub fn start(&self) -> Option<f64> {
-        self.attempts.iter().filter_map(|one| one.ready.or(one.submitted)).min_by(f64::total_cmp)
+        let first = |one: &TaskAttempt| one.ready.or(one.submitted).or(one.execution.map(Span::start));
+        self.attempts.iter().filter_map(first).min_by(f64::total_cmp)
+    }
+
+    /// The last moment that is known.
+    pub fn end(&self) -> Option<f64> {
+        self.attempts.iter().filter_map(TaskAttempt::end).max_by(f64::total_cmp)
+    }
+
+    /// Seconds from the start to the end.
+    pub fn makespan(&self) -> f64 {
+        self.start().zip(self.end()).map_or(0.0, |(start, end)| end - start)
+    }
+
+    /// The delays of every attempt, in their order.
+    pub fn delays(&self) -> Vec<Delays> {
+        let start = self.start().unwrap_or_default();
+        self.attempts.iter().map(|attempt| attempt.delays(start)).collect()
     }
 }
 
@@ -146,9 +240,6 @@ mod tests {
 
     fn attempt() -> TaskAttempt {
         TaskAttempt {
-            task: TaskName("merge".into()),
-            kind: TaskKind::Compute,
-            attempt: 1,
             ready: Some(110.0),
             pre_script: Some(Span::new(111.0, 113.0).unwrap()),
             submitted: Some(120.0),
@@ -157,6 +248,7 @@ mod tests {
             stage_out: Some(Span::new(190.0, 200.0).unwrap()),
             post_script: Some(Span::new(201.0, 204.0).unwrap()),
             exit_code: Some(0),
+            ..TaskAttempt::new("merge_1", TaskRole::Compute, "merge", 1)
         }
     }
 
@@ -172,6 +264,7 @@ mod tests {
             run: 35.0,
             stage_out: 10.0,
             post_script: 3.0,
+            finish: 104.0,
         };
         assert_eq!(delays, expected);
     }

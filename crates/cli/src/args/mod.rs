@@ -4,6 +4,7 @@ mod analyze;
 mod campaign;
 mod jobs;
 mod threads;
+mod workflow;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +23,10 @@ pub use campaign::{
 
 pub use jobs::{
     FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
+};
+pub use workflow::{
+    ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs, Learning, ReadArgs,
+    TrainRunsArgs, WhichModel, WorkflowCommand,
 };
 pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
 
@@ -63,6 +68,9 @@ pub enum Command {
     /// Learn from job traces, and make synthetic ones that a scheduler cannot tell from them
     #[command(subcommand)]
     Jobs(JobsCommand),
+    /// Read runs of workflows, draw them, and name their trouble
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -8,6 +8,7 @@ mod config;
 mod jobs;
 mod record;
 mod threads;
+mod workflow;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -29,6 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Campaign(command) => campaign::run(command, file),
         Command::Threads(command) => threads::run(command, file),
         Command::Jobs(command) => jobs::run(command),
+        Command::Workflow(command) => workflow::run(command),
         Command::Config(command) => config::run(command, file),
     }
 }

@@ -1,5 +1,6 @@
 //! How networks end that make rows of a table, and what they are held against.
 
+use learn::nn::ops::loss::known;
 use learn::nn::ops::softmax::shares;
 use learn::nn::parameters::ParameterId;
 use learn::nn::tape::{Back, Operation, Tape, Value, Var};
@@ -79,18 +80,7 @@ pub fn unlikely(tape: &mut Tape<'_>, x: Var, blocks: &[Block], wanted: &[(usize,
         slopes[*which] -= 1.0;
         slopes.iter_mut().for_each(|slope| *slope /= n_rows);
     }
-    tape.push(Value::plain(vec![sum], 1), Slopes { x, slopes })
-}
-
-struct Slopes {
-    x: Var,
-    slopes: Vec<f32>,
-}
-
-impl Operation for Slopes {
-    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
-        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
-    }
+    known(tape, x, f64::from(sum), slopes)
 }
 
 /// The least and the most that a place may be uncertain by.

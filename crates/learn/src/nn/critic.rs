@@ -11,6 +11,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use super::gemm::{Into, View, multiply};
 use super::ops::elementwise::{leaky, scaled};
 use super::ops::linear::{Activation, Linear};
+use super::ops::loss::known;
 use super::parameters::{ParameterId, Parameters};
 use super::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 
@@ -107,19 +108,7 @@ pub fn length_penalty(tape: &mut Tape<'_>, gradient: Var, weight: f32) -> Var {
         let slope = 2.0 * (length - 1.0) / length.max(1e-12) * weight / n_rows;
         slopes.extend(row.iter().map(|value| slope * value));
     }
-    let penalty = (sum * f64::from(weight / n_rows)) as f32;
-    tape.push(Value::plain(vec![penalty], 1), Slopes { x: gradient, slopes })
-}
-
-struct Slopes {
-    x: Var,
-    slopes: Vec<f32>,
-}
-
-impl Operation for Slopes {
-    fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
-        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
-    }
+    known(tape, gradient, sum * f64::from(weight / n_rows), slopes)
 }
 
 /// A parameter as every row of a matrix.

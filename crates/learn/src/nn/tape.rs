@@ -14,6 +14,8 @@ pub enum Layout {
     /// convolution is a product with overlapping rows: `pad` zeros, then for each sample `n_steps` rows
     /// and `pad` zeros.
     Padded { n_steps: usize, pad: usize },
+    /// A row a pixel, line by line, picture by picture.
+    Image { height: usize, width: usize },
 }
 
 impl Layout {
@@ -21,6 +23,7 @@ impl Layout {
         match self {
             Self::Plain => n_samples,
             Self::Padded { n_steps, pad } => pad + n_samples * (n_steps + pad),
+            Self::Image { height, width } => n_samples * height * width,
         }
     }
 
@@ -29,6 +32,7 @@ impl Layout {
         match self {
             Self::Plain => sample,
             Self::Padded { n_steps, pad } => pad + sample * (n_steps + pad),
+            Self::Image { height, width } => sample * height * width,
         }
     }
 }
@@ -53,6 +57,16 @@ impl Value {
     /// Zeros in a layout.
     pub fn zeros(n_samples: usize, n_columns: usize, layout: Layout) -> Self {
         Self { data: vec![0.0; layout.n_rows(n_samples) * n_columns], n_samples, n_columns, layout }
+    }
+
+    /// Pictures one after the other.
+    ///
+    /// # Panics
+    /// If the data are no whole pictures.
+    pub fn pictures(data: Vec<f32>, height: usize, width: usize, n_columns: usize) -> Self {
+        let size = height * width * n_columns;
+        assert!(size > 0 && data.len().is_multiple_of(size), "the values are no whole pictures");
+        Self { n_samples: data.len() / size, data, n_columns, layout: Layout::Image { height, width } }
     }
 
     /// Samples of `n_steps` steps each, given one after the other, with room for a convolution.
@@ -171,6 +185,11 @@ impl<'a> Tape<'a> {
         &self.values[var.0]
     }
 
+    /// What the next value will be known by, for operations that go back by what came out of them.
+    pub(super) fn next(&self) -> Var {
+        Var(self.values.len())
+    }
+
     /// The single number of a loss.
     pub fn scalar(&self, var: Var) -> f32 {
         self.values[var.0].data[0]
@@ -181,11 +200,29 @@ impl<'a> Tape<'a> {
     /// # Panics
     /// If `loss` is not one number, or the gradients are not as many as the parameters.
     pub fn backward(self, loss: Var, parameter_gradients: &mut [f32]) {
+        self.go_back(loss, None, parameter_gradients);
+    }
+
+    /// The gradient of `loss`, which is one number, by a value that it was computed from.
+    ///
+    /// # Panics
+    /// If `loss` is not one number.
+    pub fn gradient_of(self, loss: Var, of: Var) -> Vec<f32> {
+        let length = self.values[of.0].data.len();
+        let mut unused = vec![0.0; self.parameters.values().len()];
+        self.go_back(loss, Some(of), &mut unused).unwrap_or_else(|| vec![0.0; length])
+    }
+
+    /// Goes back to the start, or to a value whose gradient is returned.
+    fn go_back(self, loss: Var, until: Option<Var>, parameter_gradients: &mut [f32]) -> Option<Vec<f32>> {
         assert_eq!(self.values[loss.0].data.len(), 1, "only a single number has a gradient");
         assert_eq!(parameter_gradients.len(), self.parameters.values().len());
         let mut gradients: Vec<Option<Vec<f32>>> = vec![None; self.values.len()];
         gradients[loss.0] = Some(vec![1.0]);
         for index in (0..=loss.0).rev() {
+            if until == Some(Var(index)) {
+                return gradients[index].take();
+            }
             let (Some(operation), Some(gradient)) = (&self.operations[index], gradients[index].take()) else {
                 continue;
             };
@@ -200,5 +237,6 @@ impl<'a> Tape<'a> {
                 },
             );
         }
+        None
     }
 }

@@ -1,7 +1,7 @@
 //! What is to become small.
 
-use super::softmax::for_each_row;
-use crate::nn::tape::{Back, Operation, Tape, Value, Var};
+use super::softmax::{for_each_row, shares};
+use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 
 /// What logarithms are taken of at least.
 const LEAST_SHARE: f32 = 1e-7;
@@ -29,19 +29,50 @@ pub fn squared_error(tape: &mut Tape<'_>, x: Var, target: Value, scale: f32) -> 
         }
     });
     off.clear();
-    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SlopesOf { x, kept })
+    known(tape, x, sum * f64::from(scale), kept)
 }
 
 /// A loss whose slopes are known when it is computed.
-struct SlopesOf {
-    x: Var,
-    kept: Vec<f32>,
+///
+/// # Panics
+/// If there is not one slope for each number.
+pub fn known(tape: &mut Tape<'_>, x: Var, loss: f64, slopes: Vec<f32>) -> Var {
+    assert_eq!(tape.value(x).data.len(), slopes.len(), "there is not one slope for each number");
+    tape.push(Value::plain(vec![loss as f32], 1), Known { x, slopes })
 }
 
-impl Operation for SlopesOf {
+struct Known {
+    x: Var,
+    slopes: Vec<f32>,
+}
+
+impl Operation for Known {
     fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
-        back.give(self.x, self.kept.iter().map(|slope| slope * gradient[0]).collect());
+        back.give(self.x, self.slopes.iter().map(|slope| slope * gradient[0]).collect());
     }
+}
+
+/// How unlikely the right class of each row is, by a softmax over its columns, summed with a weight for each row.
+///
+/// # Panics
+/// If there is not one class and one weight for each row.
+pub fn class_entropy(tape: &mut Tape<'_>, logits: Var, classes: &[usize], weights: &[f32]) -> Var {
+    let input = tape.value(logits);
+    let n_columns = input.n_columns;
+    assert!(
+        input.layout == Layout::Plain && input.n_samples == classes.len() && classes.len() == weights.len(),
+        "there is not one class for each row"
+    );
+    let mut slopes = vec![0.0; input.data.len()];
+    let mut sum = 0.0f64;
+    let rows = input.data.chunks_exact(n_columns).zip(slopes.chunks_exact_mut(n_columns));
+    for ((row, slopes), (class, weight)) in rows.zip(classes.iter().zip(weights)) {
+        shares(row, slopes);
+        sum -= f64::from(weight * slopes[*class].max(LEAST_SHARE).ln());
+        slopes[*class] -= 1.0;
+        slopes.iter_mut().for_each(|slope| *slope *= weight);
+    }
+    known(tape, logits, sum, slopes)
 }
 
 /// The cross entropy of the first `n_shares` columns, which are shares of one, summed and times `scale`. Beside a
@@ -66,7 +97,7 @@ pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usiz
             *slope = -scale * target / share;
         }
     });
-    tape.push(Value::plain(vec![(sum * f64::from(scale)) as f32], 1), SlopesOf { x, kept })
+    known(tape, x, sum * f64::from(scale), kept)
 }
 
 /// How far a normal distribution with these means and logarithms of variances is from the standard one

@@ -3,11 +3,14 @@
 pub mod arithmetic;
 pub mod block;
 pub mod conv;
+pub mod conv2d;
+pub mod depthwise;
 pub mod elementwise;
 pub mod graph;
 pub mod linear;
 pub mod loss;
 pub mod norm;
+pub mod pool2d;
 pub mod sample;
 pub mod shape;
 pub mod softmax;
@@ -20,11 +23,14 @@ mod tests {
     use super::arithmetic::add;
     use super::block::{Block, Resize};
     use super::conv::Conv;
+    use super::conv2d::{Border, Conv2d, Rectifier, Windows};
+    use super::depthwise::Depthwise;
     use super::elementwise::{beside, leaky, scaled};
     use super::graph::Messages;
     use super::linear::{Activation, Linear};
-    use super::loss::{cross_entropy, divergence, squared_error};
+    use super::loss::{class_entropy, cross_entropy, divergence, squared_error};
     use super::norm::BatchNorm;
+    use super::pool2d::{as_rows, max_pool, mean_pool};
     use super::sample::sample;
     use super::shape::{flatten, unflatten};
     use super::softmax::rates;
@@ -182,6 +188,51 @@ mod tests {
             let z = sample(tape, mean, log_variance, numbers(6));
             let (off, far) = (loss_of(tape, z), divergence(tape, mean, log_variance, 0.3));
             add(tape, off, far)
+        });
+    }
+
+    #[test]
+    fn pictures_go_back_through_windows_of_every_sort() {
+        let windows = |width, stride, border| Windows { width, stride, border };
+        let cases = [
+            (windows(3, 1, Border::Even(1)), 7),
+            (windows(3, 2, Border::Same), 8),
+            (windows(5, 2, Border::Same), 7),
+            (windows(1, 1, Border::Even(0)), 5),
+            (windows(4, 3, Border::Even(2)), 9),
+        ];
+        for (windows, side) in cases {
+            let (mut parameters, mut rng) = (Parameters::default(), rng());
+            let first = Conv2d::new(&mut parameters, "first", windows, [2, 3], Rectifier::Relu, &mut rng);
+            let deep = Depthwise::new(&mut parameters, "deep", windows, 3, Rectifier::None, &mut rng);
+            let last = Conv2d::new(&mut parameters, "last", windows, [3, 2], Rectifier::None, &mut rng);
+            assert_gradients(&parameters, |tape| {
+                let x = tape.input(Value::pictures(numbers(2 * side * side * 2), side, side, 2));
+                let hidden = first.forward(tape, x);
+                let hidden = deep.forward(tape, hidden);
+                let out = last.forward(tape, hidden);
+                loss_of(tape, out)
+            });
+        }
+    }
+
+    #[test]
+    fn pooled_pictures_go_back_to_a_class() {
+        let (mut parameters, mut rng) = (Parameters::default(), rng());
+        let windows = Windows { width: 3, stride: 1, border: Border::Even(1) };
+        let conv = Conv2d::new(&mut parameters, "conv", windows, [1, 3], Rectifier::Relu6, &mut rng);
+        let pool = Windows { width: 2, stride: 2, border: Border::Even(0) };
+        let layer = Linear::new(&mut parameters, "layer", [3 * 3 * 3, 4], Activation::None, &mut rng);
+        let narrow = Linear::new(&mut parameters, "narrow", [3, 4], Activation::None, &mut rng);
+        assert_gradients(&parameters, |tape| {
+            let x = tape.input(Value::pictures(numbers(2 * 49), 7, 7, 1));
+            let hidden = conv.forward(tape, x);
+            let small = max_pool(tape, pool, hidden);
+            let rows = as_rows(tape, small);
+            let (wide, mean) = (layer.forward(tape, rows), mean_pool(tape, small));
+            let means = narrow.forward(tape, mean);
+            let logits = add(tape, wide, means);
+            class_entropy(tape, logits, &[1, 3], &[0.5, 0.25])
         });
     }
 }

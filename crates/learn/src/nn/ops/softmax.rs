@@ -35,6 +35,7 @@ pub fn for_each_row(layout: Layout, n_samples: usize, n_columns: usize, mut visi
     let n_steps = match layout {
         Layout::Plain => 1,
         Layout::Padded { n_steps, .. } => n_steps,
+        Layout::Image { height, width } => height * width,
     };
     for sample in 0..n_samples {
         let first = layout.row(sample);

@@ -1,0 +1,232 @@
+//! What can be typed after `tracewise workflow`.
+
+use std::path::PathBuf;
+
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use workflows::classify::Model;
+use workflows::evaluate::Protocol;
+
+#[derive(Debug, Subcommand)]
+pub enum WorkflowCommand {
+    /// Where the time of a run went: every delay of every task
+    Read(ReadArgs),
+    /// Draw a run as a Gantt chart
+    Draw(DrawArgs),
+    /// Learn from labelled runs
+    Train(TrainRunsArgs),
+    /// What is wrong with runs, and why
+    Classify(ClassifyArgs),
+    /// How good a classifier is, under three protocols side by side
+    Evaluate(EvaluateRunsArgs),
+    /// Read a log as it grows, and say how the run does
+    Follow(FollowArgs),
+    /// Put trouble into recorded runs
+    Inject(InjectRunArgs),
+    /// Two runs side by side, task by task
+    Compare(CompareRunsArgs),
+}
+
+/// The model, or `best`, which may be another where there are healthy runs alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WhichModel {
+    Best,
+    This(Model),
+}
+
+fn model_parser() -> impl TypedValueParser<Value = WhichModel> {
+    let named = |model: Model| PossibleValue::new(model.name()).help(model.description());
+    let best = PossibleValue::new("best").help(format!(
+        "The one that measurements recommend: {}, or {} where all runs are healthy",
+        Model::BEST.name(),
+        Model::Usual.name()
+    ));
+    let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
+    PossibleValuesParser::new(names).map(|name| {
+        Model::ALL.into_iter().find(|model| model.name() == name).map_or(WhichModel::Best, WhichModel::This)
+    })
+}
+
+fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {
+    PossibleValuesParser::new(Protocol::ALL.map(Protocol::name))
+        .map(|name| Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).unwrap_or(Protocol::Random))
+}
+
+/// `label=file`
+fn parse_labelled(text: &str) -> Result<(String, PathBuf), String> {
+    let (label, file) = text.split_once('=').ok_or("write label=file, such as hdd_50=run.csv")?;
+    Ok((label.to_owned(), file.into()))
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Reads tables of jobs (FlowBench), submit folders and jobstate.log of Pegasus, *.dagman.out, event logs of \
+    HTCondor, stampede databases, WfFormat and Nextflow's trace.txt; what a file is, it finds out.\n\nExamples:\n  \
+    tracewise workflow read run.csv\n  tracewise workflow read submit/run0001 --json\n  \
+    tracewise workflow read process-0.stampede.db --json")]
+pub struct ReadArgs {
+    /// A file or a submit folder
+    pub run: PathBuf,
+    /// Delays as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DrawStyle {
+    /// Names, a legend, the critical path and retries
+    Named,
+    /// As networks see it: a row a job, no letters
+    Seed,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "What is drawn, the name of the file says: .png, .svg, or .html to walk about in.\n\nExamples:\n  \
+    tracewise workflow draw run.csv --out run.html\n  tracewise workflow draw run.csv --style seed --size 224 --out run.png")]
+pub struct DrawArgs {
+    /// A file or a submit folder
+    pub run: PathBuf,
+    #[arg(long, value_enum, default_value = "named")]
+    pub style: DrawStyle,
+    /// Pixels on a side (seed), or of the width (named)
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub size: u32,
+    #[arg(long, value_name = "FILE")]
+    pub out: PathBuf,
+}
+
+/// What training may be told.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct Learning {
+    /// Published weights to start from: .pth or .safetensors
+    #[arg(long, value_name = "FILE")]
+    pub weights: Option<PathBuf>,
+    /// Train all of a network with published weights, not only its last layer
+    #[arg(long)]
+    pub fine_tune: bool,
+    /// Vary the pictures while learning
+    #[arg(long)]
+    pub augment: bool,
+    #[arg(long, value_name = "N")]
+    pub epochs: Option<usize>,
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub seed: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Runs are files <label>/<workflow>[-<batch>]-runNNNN.csv in a folder, a .tar or a .tar.zst.\n\nExamples:\n  \
+    tracewise workflow train --model best --runs runs.tar.zst --out model --seed 1\n  \
+    tracewise workflow train --model cnn --augment --runs runs --split splits.csv --out cnn\n  \
+    tracewise workflow train --model efficientnet-lite0 --weights efficientnet-lite0.pth --runs runs --out transfer\n  \
+    tracewise workflow train --model best --runs runs --add hdd_50=yesterday.csv --out model")]
+pub struct TrainRunsArgs {
+    #[arg(long, value_parser = model_parser(), default_value = "best")]
+    pub model: WhichModel,
+    #[arg(long, value_name = "DIR_OR_TAR")]
+    pub runs: PathBuf,
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    /// Which runs to learn from: a table split,label,main_label,run
+    #[arg(long, value_name = "FILE")]
+    pub split: Option<PathBuf>,
+    /// A run that was labelled since; may be given again
+    #[arg(long, value_name = "LABEL=FILE", value_parser = parse_labelled)]
+    pub add: Vec<(String, PathBuf)>,
+    #[command(flatten)]
+    pub learning: Learning,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  tracewise workflow classify --model model run.csv\n  \
+    tracewise workflow classify --model model runs/*.csv --json")]
+pub struct ClassifyArgs {
+    /// What `train` wrote
+    #[arg(long, value_name = "DIR")]
+    pub model: PathBuf,
+    /// Files or submit folders
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Without --protocol, all that the runs allow: authors (needs --split), random, leave-batch-out (needs \
+    batches).\n\nExamples:\n  tracewise workflow evaluate --model best --runs runs.tar.zst --split splits.csv\n  \
+    tracewise workflow evaluate --model trees --runs runs.tar.zst --protocol leave-batch-out --json\n  \
+    tracewise workflow evaluate --model best --runs 1000-genome.tar.zst --per-job --json")]
+pub struct EvaluateRunsArgs {
+    #[arg(long, value_parser = model_parser(), default_value = "best")]
+    pub model: WhichModel,
+    #[arg(long, value_name = "DIR_OR_TAR")]
+    pub runs: PathBuf,
+    #[arg(long, value_parser = protocol_parser())]
+    pub protocol: Option<Protocol>,
+    #[arg(long, value_name = "FILE")]
+    pub split: Option<PathBuf>,
+    /// Judge every task, where tasks have labels
+    #[arg(long)]
+    pub per_job: bool,
+    /// Choose what slowdown can be told inside the training batches of every fold
+    #[arg(long)]
+    pub nested: bool,
+    #[command(flatten)]
+    pub learning: Learning,
+    /// Write a report with curves and confusions
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Follows jobstate.log, *.dagman.out, an event log of HTCondor, or a submit folder; only what is new is \
+    read. Ends with the run, or with Ctrl-C.\n\nExamples:\n  tracewise workflow follow submit/run0001\n  \
+    tracewise workflow follow --model model submit/run0001/jobstate.log --every 30s --json")]
+pub struct FollowArgs {
+    /// A log or a submit folder
+    pub log: PathBuf,
+    /// Say what is wrong, as far as it shows
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    #[arg(long, default_value = "5s", value_name = "TIME", value_parser = workload::units::parse_duration)]
+    pub every: std::time::Duration,
+    /// Read what is there, and end
+    #[arg(long)]
+    pub once: bool,
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Trouble is cpu_K (K cores taken), hdd_P (P per cent of the disk's speed left) or loss_P (P per cent of \
+    packets lost). How each changes a run: docs/workflows.md.\n\nExamples:\n  \
+    tracewise workflow inject run.csv --trouble loss_1 --out made/\n  \
+    tracewise workflow inject normal/*.csv --trouble cpu_2 --trouble hdd_50 --cores 8 --out made/")]
+pub struct InjectRunArgs {
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// May be given again
+    #[arg(long, required = true, value_name = "TROUBLE")]
+    pub trouble: Vec<String>,
+    /// Cores of a machine
+    #[arg(long, default_value_t = workflows::inject::CORES)]
+    pub cores: u32,
+    /// A folder: runs are written to <trouble>/<run>.csv
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
+    #[arg(long, default_value_t = 0)]
+    pub seed: u64,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  tracewise workflow compare yesterday.csv today.csv\n  \
+    tracewise workflow compare yesterday.csv today.csv --json")]
+pub struct CompareRunsArgs {
+    /// The run to compare with
+    pub before: PathBuf,
+    pub after: PathBuf,
+    #[arg(long)]
+    pub json: bool,
+}

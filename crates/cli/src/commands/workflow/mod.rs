@@ -1,0 +1,86 @@
+//! `tracewise workflow`
+
+mod classify;
+mod compare;
+mod draw;
+mod evaluate;
+mod follow;
+mod inject;
+mod read;
+mod train;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use workflows::classify::{FitSettings, Model};
+use workflows::dataset::NORMAL;
+use workflows::{Dataset, Recording};
+
+use crate::args::{Learning, WhichModel, WorkflowCommand};
+use crate::output::complain;
+
+pub fn run(command: WorkflowCommand) -> anyhow::Result<ExitCode> {
+    match command {
+        WorkflowCommand::Read(args) => read::run(&args),
+        WorkflowCommand::Draw(args) => draw::run(&args),
+        WorkflowCommand::Train(args) => train::run(&args),
+        WorkflowCommand::Classify(args) => classify::run(&args),
+        WorkflowCommand::Evaluate(args) => evaluate::run(&args),
+        WorkflowCommand::Follow(args) => follow::run(&args),
+        WorkflowCommand::Inject(args) => inject::run(&args),
+        WorkflowCommand::Compare(args) => compare::run(&args),
+    }
+}
+
+/// Reads the single run of a file, and says what had to be left out.
+fn read_run(path: &Path) -> anyhow::Result<Recording> {
+    let recording = workflows::read::read_one(path)?;
+    warn(path, &recording.warnings);
+    Ok(recording)
+}
+
+fn warn(path: &Path, warnings: &[String]) {
+    warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
+}
+
+fn read_runs(path: &Path) -> anyhow::Result<Dataset> {
+    let data = Dataset::read(path)?;
+    warn(path, &data.warnings);
+    Ok(data)
+}
+
+impl WhichModel {
+    /// The recommended one for these runs.
+    fn for_runs(self, data: &Dataset) -> Model {
+        match self {
+            Self::This(model) => model,
+            Self::Best if data.classes() == [NORMAL] => Model::Usual,
+            Self::Best => Model::BEST,
+        }
+    }
+}
+
+impl Learning {
+    fn settings(&self, model: Model) -> anyhow::Result<FitSettings> {
+        if model.network().is_none() && (self.weights.is_some() || self.augment || self.fine_tune) {
+            anyhow::bail!("{} looks at no pictures: --weights, --augment and --fine-tune are for networks", model.name());
+        }
+        if model == Model::Cnn && self.weights.is_some() {
+            anyhow::bail!("cnn is trained from scratch: there are no published weights of it");
+        }
+        if self.augment && model != Model::Cnn && !self.fine_tune {
+            anyhow::bail!("with --augment, a network with published weights has to learn: add --fine-tune");
+        }
+        if model.network().is_some() && model != Model::Cnn && self.weights.is_none() {
+            complain(&format!("{} starts from random weights: --weights has published ones", model.name()));
+        }
+        Ok(FitSettings {
+            seed: self.seed,
+            weights: self.weights.clone(),
+            is_fine_tuned: self.fine_tune,
+            is_augmented: self.augment,
+            n_epochs: self.epochs,
+            ..FitSettings::default()
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! Grad-CAM (Selvaraju et al., 2017): where in a picture a network found what speaks for a class, and which tasks of the
+//! chart, and which stretch of its time, lie there.
+
+use learn::nn::ops::loss::known;
+use learn::nn::parameters::Parameters;
+use learn::nn::tape::{Layout, Tape, Value};
+
+use super::net::Net;
+use crate::classify::Evidence;
+
+/// How much each place of a picture speaks for a class, line by line.
+pub struct Map {
+    height: usize,
+    width: usize,
+    values: Vec<f64>,
+}
+
+pub fn map(net: &Net, parameters: &Parameters, picture: Value, class: usize) -> Map {
+    let mut tape = Tape::new(parameters);
+    let x = tape.input(picture);
+    let (maps, logits) = net.forward_with_maps(&mut tape, x);
+    let value = tape.value(maps).clone();
+    let n_classes = tape.value(logits).n_columns;
+    let mut slopes = vec![0.0; n_classes];
+    slopes[class] = 1.0;
+    let score = f64::from(tape.value(logits).data[class]);
+    let score = known(&mut tape, logits, score, slopes);
+    let gradient = tape.gradient_of(score, maps);
+    let Layout::Image { height, width } = value.layout else {
+        return Map { height: 1, width: 1, values: vec![1.0] };
+    };
+    let channels = value.n_columns;
+    let mut weights = vec![0.0f64; channels];
+    for row in gradient.chunks_exact(channels) {
+        weights.iter_mut().zip(row).for_each(|(weight, slope)| *weight += f64::from(*slope));
+    }
+    let place = |row: &[f32]| row.iter().zip(&weights).map(|(value, weight)| f64::from(*value) * weight).sum::<f64>().max(0.0);
+    Map { height, width, values: value.data.chunks_exact(channels).map(place).collect() }
+}
+
+/// The part of a map that has to be left of and right of a stretch of time.
+const TAIL: f64 = 0.1;
+
+/// A row of the chart has the weight of the line of the map that it lies in.
+pub fn to_attempts(map: &Map, n_rows: usize) -> Evidence {
+    let line = |at: usize| &map.values[at * map.width..(at + 1) * map.width];
+    let sums: Vec<f64> = (0..map.height).map(|at| line(at).iter().sum()).collect();
+    let weights = (0..n_rows).map(|row| sums[(row * map.height / n_rows.max(1)).min(map.height - 1)]).collect();
+    let columns: Vec<f64> = (0..map.width).map(|x| (0..map.height).map(|y| map.values[y * map.width + x]).sum()).collect();
+    let total: f64 = columns.iter().sum();
+    let place = |share: f64| {
+        let mut sum = 0.0;
+        let at = columns.iter().position(|value| {
+            sum += value;
+            sum >= share * total
+        });
+        at.unwrap_or(map.width) as f64
+    };
+    let (from, to) = if total > 0.0 { (place(TAIL), place(1.0 - TAIL) + 1.0) } else { (0.0, map.width as f64) };
+    Evidence::Attempts { weights, from: from / map.width as f64, to: (to / map.width as f64).min(1.0) }
+}

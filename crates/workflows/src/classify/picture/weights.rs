@@ -1,0 +1,114 @@
+//! Published weights, brought into the order of ours: channels last, and normalisation folded into what it follows.
+
+use std::path::Path;
+
+use learn::artifact::{Tensor, Tensors};
+use learn::nn::parameters::{ParameterId, Parameters};
+use learn::weights::WeightsError;
+
+use super::net::{Layer, Net, Network, Source};
+
+/// Loads a file into a network; its last layer only if that is asked for.
+pub fn load(net: &Net, network: Network, parameters: &mut Parameters, path: &Path, with_head: bool) -> Result<(), WeightsError> {
+    let tensors = learn::weights::read(path)?;
+    let n_layers = net.layers.len();
+    let last = if with_head { n_layers } else { n_layers - 1 };
+    let other = |reason: String| WeightsError::Other {
+        path: path.display().to_string(),
+        reason: format!("{reason}; {} is expected", network.name()),
+    };
+    net.layers[..last].iter().try_for_each(|layer| load_layer(layer, &tensors, parameters)).map_err(other)
+}
+
+fn load_layer(layer: &Layer, tensors: &Tensors, parameters: &mut Parameters) -> Result<(), String> {
+    match layer {
+        Layer::Conv(conv, source) => {
+            let size = conv.windows.width;
+            let expected = [conv.n_outputs, conv.n_inputs, size, size];
+            let weight = found(tensors, source, "weight", &expected)?;
+            let (scale, offset) = norm(tensors, source, conv.n_outputs)?;
+            let values = parameters.get_mut(conv.weight);
+            for output in 0..conv.n_outputs {
+                for input in 0..conv.n_inputs {
+                    for place in 0..size * size {
+                        let from = (output * conv.n_inputs + input) * size * size + place;
+                        values[(place * conv.n_inputs + input) * conv.n_outputs + output] =
+                            weight.values[from] * scale[output];
+                    }
+                }
+            }
+            parameters.get_mut(conv.bias).copy_from_slice(&offset);
+        }
+        Layer::Depthwise(conv, source) => {
+            let (size, channels) = (conv.windows.width, conv.n_channels);
+            let weight = found(tensors, source, "weight", &[channels, 1, size, size])?;
+            let (scale, offset) = norm(tensors, source, channels)?;
+            let values = parameters.get_mut(conv.weight);
+            for channel in 0..channels {
+                for place in 0..size * size {
+                    values[place * channels + channel] = weight.values[channel * size * size + place] * scale[channel];
+                }
+            }
+            parameters.get_mut(conv.bias).copy_from_slice(&offset);
+        }
+        Layer::Linear(linear, source) => load_linear(linear.weight, linear.bias, source, tensors, parameters)?,
+        Layer::Residual { body, past, .. } => {
+            body.iter().try_for_each(|layer| load_layer(layer, tensors, parameters))?;
+            if let Some(past) = past {
+                load_layer(past, tensors, parameters)?;
+            }
+        }
+        Layer::MaxPool(_) | Layer::MeanPool | Layer::AsRows | Layer::Dropout(_) => {}
+    }
+    Ok(())
+}
+
+fn load_linear(
+    weight_id: ParameterId,
+    bias_id: ParameterId,
+    source: &Source,
+    tensors: &Tensors,
+    parameters: &mut Parameters,
+) -> Result<(), String> {
+    let [n_inputs, n_outputs] = [parameters.shape(weight_id)[0], parameters.shape(weight_id)[1]];
+    let weight = found(tensors, source, "weight", &[n_outputs, n_inputs])?;
+    let bias = found(tensors, source, "bias", &[n_outputs])?;
+    let n_pixels = source.pixels.unwrap_or(1);
+    let n_channels = n_inputs / n_pixels;
+    let values = parameters.get_mut(weight_id);
+    for output in 0..n_outputs {
+        for channel in 0..n_channels {
+            for pixel in 0..n_pixels {
+                let from = output * n_inputs + channel * n_pixels + pixel;
+                values[(pixel * n_channels + channel) * n_outputs + output] = weight.values[from];
+            }
+        }
+    }
+    parameters.get_mut(bias_id).copy_from_slice(&bias.values);
+    Ok(())
+}
+
+fn found<'a>(tensors: &'a Tensors, source: &Source, part: &str, shape: &[usize]) -> Result<&'a Tensor, String> {
+    named(tensors, &source.name, part, shape)
+}
+
+fn named<'a>(tensors: &'a Tensors, name: &str, part: &str, shape: &[usize]) -> Result<&'a Tensor, String> {
+    let name = format!("{name}.{part}");
+    let tensor = tensors.get(&name).ok_or_else(|| format!("there is no {name}"))?;
+    if tensor.shape != shape {
+        return Err(format!("{name} has the shape {:?}, not {shape:?}", tensor.shape));
+    }
+    Ok(tensor)
+}
+
+/// What a normalisation multiplies by and adds; without one, one and the bias.
+fn norm(tensors: &Tensors, source: &Source, n_outputs: usize) -> Result<(Vec<f32>, Vec<f32>), String> {
+    let Some((name, epsilon)) = &source.norm else {
+        return Ok((vec![1.0; n_outputs], found(tensors, source, "bias", &[n_outputs])?.values.clone()));
+    };
+    let part = |part: &str| named(tensors, name, part, &[n_outputs]).map(|tensor| &tensor.values);
+    let (weight, bias, mean, variance) = (part("weight")?, part("bias")?, part("running_mean")?, part("running_var")?);
+    let scale: Vec<f32> = weight.iter().zip(variance).map(|(weight, variance)| weight / (variance + epsilon).sqrt()).collect();
+    let offset = bias.iter().zip(mean).zip(&scale).map(|((bias, mean), scale)| bias - mean * scale).collect();
+    Ok((scale, offset))
+}

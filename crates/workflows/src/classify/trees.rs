@@ -1,0 +1,70 @@
+//! Gradient-boosted trees on the delay table: one set of trees a class, against all others.
+
+use learn::Matrix;
+use learn::artifact::Tensors;
+use learn::boost::{BoostSettings, BoostedTrees};
+use serde::{Deserialize, Serialize};
+use workload::workflow::WorkflowRun;
+
+use super::{Classifier, Evidence, Lesson};
+use crate::error::Result;
+use crate::features::{Quantity, Statistic, View};
+
+const QUANTITIES: [Quantity; 4] = [Quantity::Run, Quantity::StageIn, Quantity::StageOut, Quantity::Cpu];
+const STATISTICS: [Statistic; 4] = [Statistic::Mean, Statistic::Deviation, Statistic::Least, Statistic::Most];
+
+pub struct Trees {
+    view: View,
+    by_class: Vec<BoostedTrees>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    view: View,
+    trees: Vec<String>,
+}
+
+impl Trees {
+    pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
+        let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
+        let rows = view.rows(&lesson.runs);
+        let weights = vec![1.0; rows.n_rows()];
+        let of_class = |class: usize| {
+            let is_such: Vec<bool> = lesson.classes.iter().map(|of| *of == class).collect();
+            let settings = BoostSettings { n_trees: 100, depth: 4, least_leaf: 0.5, seed, ..BoostSettings::default() };
+            BoostedTrees::fit_weighted(&rows, &is_such, &weights, settings)
+        };
+        let by_class = (0..lesson.n_classes).map(of_class).collect::<std::result::Result<_, _>>()?;
+        Ok(Self { view, by_class })
+    }
+
+    pub fn restore(settings: &serde_json::Value) -> Option<Self> {
+        let kept: Kept = serde_json::from_value(settings.clone()).ok()?;
+        let by_class = kept.trees.iter().map(|text| BoostedTrees::from_json(text).ok()).collect::<Option<_>>()?;
+        Some(Self { view: kept.view, by_class })
+    }
+}
+
+impl Classifier for Trees {
+    fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
+        let row = Matrix::new(self.view.row(run), self.view.features.len().max(1));
+        let odds = self.by_class.iter().map(|trees| trees.scores(&row).first().copied().unwrap_or_default());
+        let chances: Vec<f64> = odds.map(|odds| 1.0 / (1.0 + (-odds).exp())).collect();
+        let sum: f64 = chances.iter().sum();
+        chances.into_iter().map(|chance| chance / sum.max(1e-12)).collect()
+    }
+
+    fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
+        let parts = self.by_class[class].contributions(&self.view.row(run));
+        Evidence::Features(self.view.features.iter().cloned().zip(parts).collect())
+    }
+
+    fn tensors(&self) -> Tensors {
+        Tensors::new()
+    }
+
+    fn settings(&self) -> serde_json::Value {
+        let trees = self.by_class.iter().filter_map(|trees| trees.to_json().ok()).collect();
+        serde_json::json!(Kept { view: self.view.clone(), trees })
+    }
+}

@@ -1,0 +1,183 @@
+//! Gantt charts: what is drawn is the same for every way of drawing it.
+
+mod chart;
+mod page;
+pub mod pixels;
+
+pub use chart::{Style, svg};
+pub use page::html;
+pub use pixels::{Pixels, png};
+
+use workload::workflow::{TaskName, TaskRole, WorkflowRun};
+
+/// What a stretch of a task is, in the order of drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Ready,
+    WorkflowSystem,
+    PreScript,
+    Queue,
+    StageIn,
+    Run,
+    StageOut,
+    PostScript,
+    Finished,
+}
+
+impl Part {
+    pub const ALL: [Self; 9] = [
+        Self::Ready,
+        Self::WorkflowSystem,
+        Self::PreScript,
+        Self::Queue,
+        Self::StageIn,
+        Self::Run,
+        Self::StageOut,
+        Self::PostScript,
+        Self::Finished,
+    ];
+
+    /// The colour in the pictures of seed 004, which networks are trained on.
+    pub fn seed_colour(self) -> [u8; 3] {
+        match self {
+            Self::Ready => [0xea, 0x43, 0x35],
+            Self::WorkflowSystem => [0xfb, 0xbc, 0x03],
+            Self::PreScript => [0x33, 0xa8, 0x53],
+            Self::Queue => [0x74, 0x02, 0x64],
+            Self::StageIn => [0x00, 0x00, 0x00],
+            Self::Run => [0x4c, 0xd1, 0x95],
+            Self::StageOut => [0x42, 0x85, 0xf4],
+            Self::PostScript => [0xea, 0x80, 0x23],
+            Self::Finished => [0x5f, 0x63, 0x68],
+        }
+    }
+
+    /// The colour for people: waiting is pale, work is dark, and staging stands out.
+    pub fn colour(self) -> [u8; 3] {
+        match self {
+            Self::Ready | Self::Finished => [0xff, 0xff, 0xff],
+            Self::WorkflowSystem => [0xd9, 0xd9, 0xd9],
+            Self::PreScript => [0xb3, 0x9d, 0xdb],
+            Self::Queue => [0xf3, 0xd9, 0x8b],
+            Self::StageIn => [0xd9, 0x5f, 0x02],
+            Self::Run => [0x1b, 0x7f, 0x79],
+            Self::StageOut => [0x75, 0x70, 0xb3],
+            Self::PostScript => [0x9e, 0x9e, 0x9e],
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ready => "not ready",
+            Self::WorkflowSystem => "workflow system",
+            Self::PreScript => "pre-script",
+            Self::Queue => "queue",
+            Self::StageIn => "stage-in",
+            Self::Run => "run",
+            Self::StageOut => "stage-out",
+            Self::PostScript => "post-script",
+            Self::Finished => "finished",
+        }
+    }
+}
+
+/// One attempt as it is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    pub task: String,
+    pub kind: String,
+    pub role: TaskRole,
+    pub attempt: u32,
+    pub has_failed: bool,
+    pub is_critical: bool,
+    /// Where each part ends, in seconds since the start of the run.
+    pub ends: [f64; 9],
+}
+
+impl Row {
+    /// Parts that take time, from where to where.
+    pub fn stretches(&self) -> impl Iterator<Item = (Part, f64, f64)> + '_ {
+        let starts = [0.0].into_iter().chain(self.ends);
+        let stretch = |((part, start), end): ((Part, f64), f64)| (part, start, end);
+        Part::ALL.into_iter().zip(starts).zip(self.ends).map(stretch).filter(|(_, start, end)| end > start)
+    }
+
+    /// When it leaves the hands of those before it.
+    pub fn start(&self) -> f64 {
+        self.ends[Part::Ready as usize]
+    }
+
+    pub fn end(&self) -> f64 {
+        self.ends[Part::PostScript as usize]
+    }
+}
+
+/// A run as it is drawn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gantt {
+    pub name: String,
+    pub rows: Vec<Row>,
+    pub seconds: f64,
+}
+
+impl Gantt {
+    pub fn new(run: &WorkflowRun) -> Self {
+        let mut rows: Vec<Row> = Vec::with_capacity(run.attempts.len());
+        for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
+            let seconds = [
+                delays.ready,
+                delays.workflow_system,
+                delays.pre_script,
+                delays.queue,
+                delays.stage_in,
+                delays.run,
+                delays.stage_out,
+                delays.post_script,
+                0.0,
+            ];
+            let mut end = 0.0;
+            let ends = seconds.map(|seconds| {
+                end += seconds;
+                end
+            });
+            rows.push(Row {
+                task: attempt.task.0.clone(),
+                kind: attempt.kind.clone(),
+                role: attempt.role,
+                attempt: attempt.attempt,
+                has_failed: attempt.exit_code.is_some_and(|code| code != 0),
+                is_critical: false,
+                ends,
+            });
+        }
+        let seconds = rows.iter().map(Row::end).fold(0.0, f64::max);
+        rows.iter_mut().for_each(|row| row.ends[Part::Finished as usize] = seconds);
+        let mut gantt = Self { name: run.name.clone(), rows, seconds };
+        gantt.mark_critical(run);
+        gantt
+    }
+
+    /// The chain of tasks that the end of the run waited for.
+    fn mark_critical(&mut self, run: &WorkflowRun) {
+        let mut parents: std::collections::HashMap<&TaskName, Vec<&TaskName>> = std::collections::HashMap::new();
+        for (parent, children) in &run.children {
+            children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
+        }
+        let last = |rows: &[Row], is_such: &dyn Fn(&Row) -> bool| {
+            let ends = rows.iter().enumerate().filter(|(_, row)| is_such(row));
+            ends.max_by(|a, b| a.1.end().total_cmp(&b.1.end())).map(|(at, _)| at)
+        };
+        let mut at = last(&self.rows, &|_| true);
+        while let Some(index) = at.filter(|index| !self.rows[*index].is_critical) {
+            self.rows[index].is_critical = true;
+            let (start, task) = (self.rows[index].start(), TaskName(self.rows[index].task.clone()));
+            at = match parents.get(&task) {
+                Some(names) => last(&self.rows, &|row| names.iter().any(|name| name.0 == row.task)),
+                None if run.children.is_empty() && start > 0.0 => {
+                    last(&self.rows, &|row| row.end() <= start + 0.5 && row.task != task.0)
+                }
+                None => None,
+            };
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Runs as rows of numbers: how the tasks of each kind fared. What is not known is no number (NaN).
+
+use std::collections::BTreeMap;
+
+use learn::Matrix;
+use serde::{Deserialize, Serialize};
+use workload::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
+
+/// What is looked at in an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Quantity {
+    /// Execution without staging, seconds.
+    Run,
+    StageIn,
+    StageOut,
+    Cpu,
+    Queue,
+    /// Execution over the processor's time for it, as a logarithm: what waits, for a core or a disk, shows in it
+    /// whatever the machine's speed.
+    Stretch,
+    /// Seconds of stage-in for its bytes, as a logarithm.
+    StageInSlowness,
+    StageOutSlowness,
+    /// The whole execution, as a logarithm: all that is known of transfers and what goes with them.
+    Length,
+}
+
+/// Bytes of which a transfer of ordinary size has many.
+const UNIT_BYTES: f64 = 1e7;
+
+impl Quantity {
+    pub fn of(self, attempt: &TaskAttempt, delays: &Delays) -> Option<f64> {
+        let execution = attempt.execution?;
+        let slowness = |span: Option<Span>, bytes: Option<f64>| {
+            let bytes = bytes.unwrap_or(0.0).max(0.0);
+            span.map(|span| ((span.seconds() + 1.0) / (bytes / UNIT_BYTES + 1.0)).ln())
+        };
+        match self {
+            Self::Run => Some(delays.run),
+            Self::StageIn => attempt.stage_in.map(Span::seconds),
+            Self::StageOut => attempt.stage_out.map(Span::seconds),
+            Self::Cpu => attempt.cpu_seconds,
+            Self::Queue => Some(delays.queue),
+            Self::Stretch => attempt.cpu_seconds.map(|cpu| ((delays.run + 1.0) / (cpu + 1.0)).ln()),
+            Self::StageInSlowness => slowness(attempt.stage_in, attempt.stage_in_bytes),
+            Self::StageOutSlowness => slowness(attempt.stage_out, attempt.stage_out_bytes),
+            Self::Length => Some((execution.seconds() + 1.0).ln()),
+        }
+    }
+
+    /// What it is in words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Run => "run time",
+            Self::StageIn => "stage-in",
+            Self::StageOut => "stage-out",
+            Self::Cpu => "CPU time",
+            Self::Queue => "time in the queue",
+            Self::Stretch => "run time for its CPU time",
+            Self::StageInSlowness => "stage-in for its bytes",
+            Self::StageOutSlowness => "stage-out for its bytes",
+            Self::Length => "execution",
+        }
+    }
+
+    /// Whether its values are logarithms, of which differences are ratios.
+    pub fn is_logarithm(self) -> bool {
+        matches!(self, Self::Stretch | Self::StageInSlowness | Self::StageOutSlowness | Self::Length)
+    }
+}
+
+/// What is made of a quantity over the tasks of a kind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Statistic {
+    Mean,
+    Median,
+    Deviation,
+    Least,
+    Most,
+}
+
+impl Statistic {
+    /// `values` are in order, and there is one at least.
+    fn of(self, values: &[f64]) -> f64 {
+        let n = values.len() as f64;
+        let mean = values.iter().sum::<f64>() / n;
+        match self {
+            Self::Mean => mean,
+            Self::Median => (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0,
+            Self::Deviation => (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt(),
+            Self::Least => values[0],
+            Self::Most => values[values.len() - 1],
+        }
+    }
+}
+
+/// A column: a statistic of a quantity over the tasks of a kind.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Feature {
+    pub kind: String,
+    pub quantity: Quantity,
+    pub statistic: Statistic,
+}
+
+/// Which columns there are, learnt from runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    pub features: Vec<Feature>,
+}
+
+impl View {
+    /// A column for each kind that there is in the runs, with each quantity that is ever known of it.
+    pub fn of(runs: &[&WorkflowRun], quantities: &[Quantity], statistics: &[Statistic]) -> Self {
+        let mut known: BTreeMap<(String, Quantity), usize> = BTreeMap::new();
+        for run in runs {
+            for ((kind, quantity), _) in by_kind(run, quantities) {
+                *known.entry((kind.to_owned(), quantity)).or_default() += 1;
+            }
+        }
+        // What only a few runs have is no column: it would stand for those runs.
+        let enough = runs.len().div_ceil(10);
+        let features = known
+            .into_iter()
+            .filter(|(_, count)| *count >= enough)
+            .flat_map(|((kind, quantity), _)| {
+                statistics.iter().map(move |statistic| Feature { kind: kind.clone(), quantity, statistic: *statistic })
+            })
+            .collect();
+        Self { features }
+    }
+
+    pub fn row(&self, run: &WorkflowRun) -> Vec<f32> {
+        let mut quantities: Vec<Quantity> = self.features.iter().map(|feature| feature.quantity).collect();
+        quantities.sort_unstable();
+        quantities.dedup();
+        let values = by_kind(run, &quantities);
+        let cell = |feature: &Feature| {
+            let values = values.get(&(feature.kind.as_str(), feature.quantity));
+            values.map_or(f32::NAN, |values| feature.statistic.of(values) as f32)
+        };
+        self.features.iter().map(cell).collect()
+    }
+
+    pub fn rows(&self, runs: &[&WorkflowRun]) -> Matrix {
+        let values: Vec<f32> = runs.iter().flat_map(|run| self.row(run)).collect();
+        Matrix::new(values, self.features.len().max(1))
+    }
+}
+
+/// The values of every quantity over the attempts of each kind, in order of size. Only attempts that are over count.
+fn by_kind<'a>(run: &'a WorkflowRun, quantities: &[Quantity]) -> BTreeMap<(&'a str, Quantity), Vec<f64>> {
+    let mut values: BTreeMap<(&str, Quantity), Vec<f64>> = BTreeMap::new();
+    for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
+        for quantity in quantities {
+            if let Some(value) = quantity.of(attempt, &delays) {
+                values.entry((attempt.kind.as_str(), *quantity)).or_default().push(value);
+            }
+        }
+    }
+    values.values_mut().for_each(|values| values.sort_by(f64::total_cmp));
+    values
+}

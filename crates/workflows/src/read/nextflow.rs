@@ -1,0 +1,114 @@
+//! Nextflow's `trace.txt`: tabs, a row a task, with columns that a user chooses.
+
+use std::collections::HashMap;
+
+use chrono::NaiveDateTime;
+use workload::workflow::{Span, TaskAttempt, TaskRole};
+
+use super::Recording;
+
+pub fn is_header(line: &str) -> bool {
+    let names: Vec<&str> = line.split('\t').map(str::trim).collect();
+    names.contains(&"name") && names.contains(&"submit") && (names.contains(&"duration") || names.contains(&"complete"))
+}
+
+/// `1h 2m 3.5s`, `250ms`, or raw milliseconds.
+fn seconds(text: &str) -> Option<f64> {
+    if let Ok(raw) = text.parse::<f64>() {
+        return Some(raw / 1e3);
+    }
+    let mut total = 0.0;
+    for part in text.split_ascii_whitespace() {
+        let digits = part.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let factor = match &part[digits.len()..] {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        total += digits.parse::<f64>().ok()? * factor;
+    }
+    Some(total)
+}
+
+/// `2026-11-15 08:00:00.123`, or raw milliseconds.
+fn moment(text: &str) -> Option<f64> {
+    if let Ok(raw) = text.parse::<f64>() {
+        return Some(raw / 1e3);
+    }
+    let parsed = NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").ok()?;
+    Some(parsed.and_utc().timestamp_millis() as f64 / 1e3)
+}
+
+pub fn read(name: &str, text: &str) -> Result<Recording, String> {
+    let mut lines = text.lines();
+    let header = lines.next().ok_or("it is empty")?;
+    let columns: HashMap<&str, usize> = header.split('\t').enumerate().map(|(at, name)| (name.trim(), at)).collect();
+    let mut recording = Recording::new(name);
+    for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
+        let cell = |name: &str| columns.get(name).and_then(|at| cells.get(*at)).copied().filter(|cell| !cell.is_empty() && *cell != "-");
+        let (Some(task), Some(submit)) = (cell("name"), cell("submit").and_then(moment)) else {
+            recording.warn(format!("line {} is left out: it has no name or no submission", at + 2));
+            continue;
+        };
+        let complete = cell("complete").and_then(moment);
+        let end = complete.or_else(|| Some(submit + seconds(cell("duration")?)?));
+        let start = cell("start").and_then(moment).or_else(|| Some(end? - seconds(cell("realtime")?)?));
+        let execution = start.zip(end).and_then(|(start, end)| Span::new(start.max(submit), end.max(start)).ok());
+        let cpu = cell("%cpu").and_then(|cell| cell.trim_end_matches('%').parse::<f64>().ok());
+        let ran = cell("realtime").and_then(seconds).or(execution.map(Span::seconds));
+        // `NAME (sample)` is a task of the process NAME; a process may have its workflow before it.
+        let process = cell("process").unwrap_or_else(|| task.split(" (").next().unwrap_or(task));
+        let is_cached = cell("status") == Some("CACHED");
+        if is_cached {
+            continue;
+        }
+        recording.run.attempts.push(TaskAttempt {
+            host: cell("hostname").map(str::to_owned),
+            ready: Some(submit),
+            submitted: Some(submit),
+            execution,
+            cpu_seconds: cpu.zip(ran).map(|(share, ran)| share / 100.0 * ran),
+            stage_in_bytes: cell("rchar").and_then(bytes),
+            stage_out_bytes: cell("wchar").and_then(bytes),
+            exit_code: cell("exit").and_then(|code| code.parse().ok()),
+            ..TaskAttempt::new(task, TaskRole::Compute, process, cell("attempt").and_then(|n| n.parse().ok()).unwrap_or(1))
+        });
+    }
+    if recording.run.attempts.is_empty() {
+        return Err("there is no task in it".into());
+    }
+    Ok(recording)
+}
+
+/// `1.5 GB`, or a plain number.
+fn bytes(text: &str) -> Option<f64> {
+    let (number, unit) = text.split_once(' ').unwrap_or((text, "B"));
+    let factor = match unit {
+        "B" => 1.0,
+        "KB" => 1024.0,
+        "MB" => 1024f64.powi(2),
+        "GB" => 1024f64.powi(3),
+        "TB" => 1024f64.powi(4),
+        _ => return None,
+    };
+    Some(number.parse::<f64>().ok()? * factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lengths_and_moments_are_read_as_nextflow_writes_them() {
+        assert_eq!(seconds("1h 2m 3.5s"), Some(3_723.5));
+        assert_eq!(seconds("250ms"), Some(0.25));
+        assert_eq!(seconds("1500"), Some(1.5));
+        assert_eq!(seconds("soon"), None);
+        assert_eq!(moment("1970-01-01 00:01:00.500"), Some(60.5));
+        assert_eq!(bytes("1.5 KB"), Some(1536.0));
+    }
+}

@@ -1,0 +1,176 @@
+//! Tables with a row a job, as FlowGAD and FlowBench publish them: moments, delays and what kickstart saw.
+
+use std::collections::HashMap;
+use std::io::Read;
+
+use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
+
+use super::{Recording, kind};
+
+/// Columns without which a table is no run.
+const NEEDED: [&str; 2] = ["submit", "runtime"];
+
+/// Whether a first line looks like the header of such a table.
+pub fn is_header(line: &str) -> bool {
+    let names: Vec<&str> = line.split(',').map(str::trim).collect();
+    NEEDED.iter().all(|needed| names.contains(needed))
+}
+
+/// Reads one run. Rows that make no sense are left out and named.
+pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
+    let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(from);
+    let header = reader.byte_headers().map_err(|error| error.to_string())?.clone();
+    let columns: HashMap<String, usize> = header
+        .iter()
+        .enumerate()
+        .map(|(at, name)| (String::from_utf8_lossy(name).trim().to_owned(), at))
+        .collect();
+    for needed in NEEDED {
+        if !columns.contains_key(needed) {
+            return Err(format!("this is no table of jobs: there is no column {needed}"));
+        }
+    }
+    let mut recording = Recording::new(name);
+    let label_column = columns.get("anomaly_type").copied();
+    let mut row = csv::ByteRecord::new();
+    let mut line = 1;
+    loop {
+        line += 1;
+        match reader.read_byte_record(&mut row) {
+            Ok(false) => break,
+            Err(error) => {
+                recording.warn(format!("line {line} is left out: {error}"));
+                continue;
+            }
+            Ok(true) => {}
+        }
+        if row.len() != header.len() {
+            recording.warn(format!("line {line} is left out: it has {} of {} cells", row.len(), header.len()));
+            continue;
+        }
+        let row = Row { cells: &row, columns: &columns };
+        match row.attempt() {
+            Ok(attempt) => {
+                recording.run.attempts.push(attempt);
+                if let Some(column) = label_column {
+                    let label = row.at(column).filter(|label| *label != "None");
+                    recording.labels.push(label.map(str::to_owned));
+                }
+            }
+            Err(reason) => recording.warn(format!("line {line} is left out: {reason}")),
+        }
+    }
+    if recording.run.attempts.is_empty() {
+        return Err("there is no job in it".into());
+    }
+    recording.number_attempts();
+    Ok(recording)
+}
+
+struct Row<'a> {
+    cells: &'a csv::ByteRecord,
+    columns: &'a HashMap<String, usize>,
+}
+
+impl<'a> Row<'a> {
+    fn at(&self, column: usize) -> Option<&'a str> {
+        let text = std::str::from_utf8(self.cells.get(column)?).ok()?.trim();
+        (!text.is_empty()).then_some(text)
+    }
+
+    fn text(&self, name: &str) -> Option<&'a str> {
+        self.at(*self.columns.get(name)?)
+    }
+
+    fn number(&self, name: &str) -> Option<f64> {
+        self.text(name)?.parse().ok().filter(|value: &f64| value.is_finite())
+    }
+
+    fn span(&self, start: &str, end: &str) -> Option<Span> {
+        Span::new(self.number(start)?, self.number(end)?).ok()
+    }
+
+    fn attempt(&self) -> Result<TaskAttempt, String> {
+        // The first column has the name of the job and no name of its own.
+        let task = self.at(0).ok_or("the job has no name")?;
+        let (role, kind) = kind::by_name(task);
+        let role = match self.text("type") {
+            Some("compute") => TaskRole::Compute,
+            Some("transfer") => TaskRole::Transfer,
+            Some("auxiliary") => TaskRole::Auxiliary,
+            _ => role,
+        };
+        let start = self.number("execute_start");
+        let ran = self.number("runtime").or_else(|| Some(self.number("execute_end")? - start?));
+        if ran.is_some_and(|seconds| seconds < 0.0) {
+            return Err(format!("{task} ends before it starts"));
+        }
+        let execution = start.zip(ran).and_then(|(start, ran)| Span::new(start, start + ran).ok());
+        // Staging is part of the execution: first what goes in, last what comes out.
+        let staged = |delay: &str| self.number(delay).map(|seconds| seconds.max(0.0));
+        let inside = |seconds: f64| execution.map_or(seconds, |span| seconds.min(span.seconds()));
+        let stage_in = staged("stage_in_delay").map(inside).zip(execution);
+        let stage_out = staged("stage_out_delay").map(inside).zip(execution);
+        Ok(TaskAttempt {
+            host: self.text("kickstart_hostname").map(str::to_owned),
+            ready: self.number("ready"),
+            pre_script: self.span("pre_script_start", "pre_script_end"),
+            submitted: self.number("submit"),
+            execution,
+            stage_in: stage_in.and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),
+            stage_out: stage_out.and_then(|(seconds, span)| Span::new(span.end() - seconds, span.end()).ok()),
+            post_script: self.span("post_script_start", "post_script_end"),
+            cpu_seconds: self.number("kickstart_executables_cpu_time").filter(|seconds| *seconds >= 0.0),
+            stage_in_bytes: self.number("stage_in_bytes"),
+            stage_out_bytes: self.number("stage_out_bytes"),
+            exit_code: self.number("kickstart_executables_exitcode").map(|code| code as i32),
+            ..TaskAttempt::new(task, role, kind, 1)
+        })
+    }
+}
+
+/// A run as such a table, so that what was changed can be read again.
+pub fn write(run: &WorkflowRun, labels: &[Option<String>], to: impl std::io::Write) -> Result<(), csv::Error> {
+    let mut writer = csv::Writer::from_writer(to);
+    let label_name = (!labels.is_empty()).then_some("anomaly_type");
+    let names = [
+        "type", "ready", "pre_script_start", "pre_script_end", "submit", "execute_start", "execute_end",
+        "post_script_start", "post_script_end", "wms_delay", "pre_script_delay", "queue_delay", "runtime",
+        "post_script_delay", "stage_in_delay", "stage_in_bytes", "stage_out_delay", "stage_out_bytes",
+        "kickstart_hostname", "kickstart_executables_cpu_time", "kickstart_executables_exitcode",
+    ];
+    writer.write_record([""].into_iter().chain(label_name).chain(names))?;
+    let shown = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
+    for (at, (one, delays)) in run.attempts.iter().zip(run.delays()).enumerate() {
+        let start = |span: Option<Span>| shown(span.map(Span::start));
+        let end = |span: Option<Span>| shown(span.map(Span::end));
+        let seconds = |span: Option<Span>| shown(span.map(Span::seconds));
+        let label = labels.get(at).map(|label| label.clone().unwrap_or_else(|| "None".into()));
+        let cells = [
+            one.role.name().to_owned(),
+            shown(one.ready),
+            start(one.pre_script),
+            end(one.pre_script),
+            shown(one.submitted),
+            start(one.execution),
+            end(one.execution),
+            start(one.post_script),
+            end(one.post_script),
+            shown(one.ready.and(one.submitted).map(|_| delays.workflow_system)),
+            seconds(one.pre_script),
+            shown(one.submitted.and(one.execution).map(|_| delays.queue)),
+            seconds(one.execution),
+            seconds(one.post_script),
+            seconds(one.stage_in),
+            shown(one.stage_in_bytes),
+            seconds(one.stage_out),
+            shown(one.stage_out_bytes),
+            one.host.clone().unwrap_or_default(),
+            shown(one.cpu_seconds),
+            one.exit_code.map_or(String::new(), |code| code.to_string()),
+        ];
+        writer.write_record([one.task.0.clone()].into_iter().chain(label).chain(cells))?;
+    }
+    writer.flush()?;
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! WfCommons' WfFormat, 1.4 and 1.5: tasks, their parents, and what they took. Where an instance has no moments,
+//! tasks start as soon as those before them are over.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use chrono::DateTime;
+use serde_json::Value;
+use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole};
+
+use super::{Recording, kind};
+
+struct Task {
+    name: String,
+    parents: Vec<String>,
+    role: TaskRole,
+    kind: String,
+    seconds: f64,
+    cpu_share: Option<f64>,
+    at: Option<f64>,
+    host: Option<String>,
+    bytes: [Option<f64>; 2],
+}
+
+fn moment(value: &Value) -> Option<f64> {
+    match value {
+        Value::String(text) => {
+            let parsed = DateTime::parse_from_rfc3339(text)
+                .or_else(|_| DateTime::parse_from_str(text, "%Y%m%dT%H%M%S%z"))
+                .ok()?;
+            Some(parsed.timestamp_millis() as f64 / 1e3)
+        }
+        other => other.as_f64(),
+    }
+}
+
+fn words(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+pub fn read(text: &str) -> Result<Recording, String> {
+    let root: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let version = root["schemaVersion"].as_str().unwrap_or_default().to_owned();
+    let workflow = &root["workflow"];
+    let sizes: HashMap<String, f64> = workflow["specification"]["files"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|file| Some((file["id"].as_str()?.to_owned(), file["sizeInBytes"].as_f64()?)))
+        .collect();
+    let specified = workflow["specification"]["tasks"].as_array().or(workflow["tasks"].as_array());
+    let specified = specified.ok_or_else(|| format!("it is no WfFormat (version {version:?}): it has no tasks"))?;
+    let executed: HashMap<&str, &Value> = workflow["execution"]["tasks"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|task| Some((task["id"].as_str()?, task)))
+        .collect();
+    let begun = moment(&workflow["execution"]["executedAt"]).or_else(|| moment(&workflow["executedAt"]));
+    let name = root["name"].as_str().unwrap_or("workflow").to_owned();
+    let mut recording = Recording::new(&name);
+    let mut tasks: BTreeMap<String, Task> = BTreeMap::new();
+    let mut order = Vec::new();
+    for one in specified {
+        let Some(name) = one["name"].as_str() else {
+            recording.warn("a task without a name is left out".into());
+            continue;
+        };
+        let id = one["id"].as_str().unwrap_or(name);
+        let run = executed.get(id).copied().unwrap_or(one);
+        let Some(seconds) = run["runtimeInSeconds"].as_f64().or(run["runtime"].as_f64()) else {
+            recording.warn(format!("{name} is left out: nothing says how long it ran"));
+            continue;
+        };
+        let (role, kind) = kind::by_name(name);
+        let kind = one["category"].as_str().map_or(kind, str::to_owned);
+        let sum = |link: &str, list: &str| -> Option<f64> {
+            let old = one["files"].as_array().into_iter().flatten().filter(|file| file["link"] == link);
+            let old: Vec<f64> = old.filter_map(|file| file["sizeInBytes"].as_f64()).collect();
+            let new: Vec<f64> = words(&one[list]).iter().filter_map(|id| sizes.get(id).copied()).collect();
+            let all: Vec<f64> = old.into_iter().chain(new).collect();
+            (!all.is_empty()).then(|| all.iter().sum())
+        };
+        let task = Task {
+            name: name.to_owned(),
+            parents: words(&one["parents"]),
+            role,
+            kind,
+            seconds: seconds.max(0.0),
+            cpu_share: run["avgCPU"].as_f64(),
+            at: moment(&run["executedAt"]),
+            host: run["machines"][0].as_str().or(run["machine"].as_str()).map(str::to_owned),
+            bytes: [sum("input", "inputFiles"), sum("output", "outputFiles")],
+        };
+        order.push(id.to_owned());
+        if tasks.insert(id.to_owned(), task).is_some() {
+            recording.warn(format!("there are several tasks {id}; the last counts"));
+        }
+    }
+    if tasks.is_empty() {
+        return Err("no task of it says how long it ran".into());
+    }
+    // Parents are named by id in one version and by name in the other.
+    let ids: HashMap<String, String> = tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
+    let has_moments = tasks.values().all(|task| task.at.is_some());
+    if !has_moments {
+        recording.warn("it has no moments: tasks are taken to start as soon as those before them are over".into());
+    }
+    let mut ends: HashMap<String, f64> = HashMap::new();
+    let mut going = HashSet::new();
+    for id in &order {
+        end_of(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut recording);
+    }
+    let mut placed = HashSet::new();
+    for id in order {
+        let Some(task) = tasks.get(&id).filter(|_| placed.insert(id.clone())) else { continue };
+        let parents: Vec<&String> =
+            task.parents.iter().filter_map(|parent| tasks.get_key_value(parent).map(|(id, _)| id).or(ids.get(parent))).collect();
+        let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
+        let ready = ready.or(begun).unwrap_or(0.0);
+        let start = if has_moments { task.at.unwrap_or(ready) } else { ready };
+        for parent in parents {
+            let parent = TaskName(tasks[parent].name.clone());
+            recording.run.children.entry(parent).or_default().push(TaskName(task.name.clone()));
+        }
+        recording.run.attempts.push(TaskAttempt {
+            host: task.host.clone(),
+            ready: Some(ready.min(start)),
+            submitted: Some(ready.min(start)),
+            execution: Span::new(start, start + task.seconds).ok(),
+            cpu_seconds: task.cpu_share.map(|share| share / 100.0 * task.seconds),
+            stage_in_bytes: task.bytes[0],
+            stage_out_bytes: task.bytes[1],
+            ..TaskAttempt::new(task.name.clone(), task.role, task.kind.clone(), 1)
+        });
+    }
+    Ok(recording)
+}
+
+/// When a task is over. A cycle is cut where it closes, and named.
+fn end_of(
+    id: &str,
+    tasks: &BTreeMap<String, Task>,
+    ids: &HashMap<String, String>,
+    begun: f64,
+    ends: &mut HashMap<String, f64>,
+    going: &mut HashSet<String>,
+    recording: &mut Recording,
+) -> f64 {
+    // Depth first with a stack of its own: graphs may be deeper than the stack of a thread.
+    let mut stack = vec![id.to_owned()];
+    while let Some(id) = stack.last().cloned() {
+        let Some(task) = tasks.get(&id).filter(|_| !ends.contains_key(&id)) else {
+            stack.pop();
+            continue;
+        };
+        going.insert(id.clone());
+        let mut start = begun;
+        let mut is_waiting = false;
+        for parent in &task.parents {
+            let parent = if tasks.contains_key(parent) { parent } else { ids.get(parent).unwrap_or(parent) };
+            match ends.get(parent) {
+                Some(end) => start = start.max(*end),
+                None if !tasks.contains_key(parent) => {}
+                None if going.contains(parent) => {
+                    recording.warn(format!("{} waits for itself through {parent}; that edge is left out", task.name));
+                }
+                None => {
+                    stack.push(parent.clone());
+                    is_waiting = true;
+                }
+            }
+        }
+        if !is_waiting {
+            going.remove(&id);
+            ends.insert(id, task.at.unwrap_or(start) + task.seconds);
+            stack.pop();
+        }
+    }
+    ends.get(id).copied().unwrap_or(begun)
+}
