@@ -77,7 +77,10 @@ impl ExtraTrees {
         n_classes: usize,
         settings: ExtraTreesSettings,
     ) -> Self {
-        assert!(classes.len() == points.n_rows() && weights.len() == classes.len(), "points and classes differ");
+        assert!(
+            classes.len() == points.n_rows() && weights.len() == classes.len(),
+            "points and classes differ"
+        );
         let sample = Sample { points, classes, weights, n_classes };
         let grow = |tree: usize| {
             let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(tree as u64);
@@ -224,7 +227,8 @@ mod tests {
     #[test]
     fn what_is_not_known_is_a_value_of_its_own() {
         let points = Matrix::new(vec![f32::NAN, 1.0, f32::NAN, 2.0, f32::NAN, 3.0], 1);
-        let trees = ExtraTrees::fit(&points, &[1, 0, 1, 0, 1, 0], &[1.0; 6], 2, ExtraTreesSettings::default());
+        let trees =
+            ExtraTrees::fit(&points, &[1, 0, 1, 0, 1, 0], &[1.0; 6], 2, ExtraTreesSettings::default());
         assert!(trees.chances(&[f32::NAN])[1] > 0.99 && trees.chances(&[2.5])[0] > 0.99);
     }
 }

@@ -40,8 +40,11 @@ pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
             tasks.push(TaskChange { task: task.clone(), kind: kind.clone(), delay, before, after });
         }
     }
-    tasks.sort_by(|a, b| (b.after - b.before).abs().total_cmp(&(a.after - a.before).abs()).then(a.task.cmp(&b.task)));
-    let missing = |these: &BTreeMap<String, (String, Delays)>, others: &BTreeMap<String, (String, Delays)>| {
+    tasks.sort_by(|a, b| {
+        (b.after - b.before).abs().total_cmp(&(a.after - a.before).abs()).then(a.task.cmp(&b.task))
+    });
+    let missing = |these: &BTreeMap<String, (String, Delays)>,
+                   others: &BTreeMap<String, (String, Delays)>| {
         these.keys().filter(|task| !others.contains_key(*task)).cloned().collect()
     };
     Comparison {
@@ -59,7 +62,9 @@ fn by_task(run: &WorkflowRun) -> BTreeMap<String, (String, Delays)> {
         // What Pegasus adds is named after the run; it is known by what it is and its place.
         let name = match attempt.task.0.rsplit_once(&run.name) {
             Some((before, rest)) => format!("{before}…{rest}"),
-            None if attempt.task.0.starts_with(&attempt.kind) && attempt.role != workload::workflow::TaskRole::Compute => {
+            None if attempt.task.0.starts_with(&attempt.kind)
+                && attempt.role != workload::workflow::TaskRole::Compute =>
+            {
                 let same = found.keys().filter(|known: &&String| known.starts_with(&attempt.kind)).count();
                 format!("{} {}", attempt.kind, same + 1)
             }

@@ -43,7 +43,8 @@ pub fn class_of(label: &str) -> &str {
 /// `20200610T041238Z` of `1000genome-20200610T041238Z-run0001`.
 fn batch_of(name: &str) -> Option<&str> {
     let (rest, run) = name.rsplit_once('-')?;
-    let is_run = run.strip_prefix("run").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let is_run =
+        run.strip_prefix("run").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     let batch = rest.rsplit_once('-')?.1;
     let n_digits = batch.bytes().filter(u8::is_ascii_digit).count();
     (is_run && batch.starts_with(|first: char| first.is_ascii_digit()) && n_digits >= 6).then_some(batch)
@@ -68,7 +69,10 @@ impl Dataset {
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
         found.drop_conflicts();
         if found.runs.is_empty() {
-            return Err(Error::file(path, "there are no runs in it: they are expected as <label>/<workflow>-runNNNN.csv"));
+            return Err(Error::file(
+                path,
+                "there are no runs in it: they are expected as <label>/<workflow>-runNNNN.csv",
+            ));
         }
         Ok(found)
     }
@@ -88,8 +92,10 @@ impl Dataset {
 
     fn read_folder(&mut self, folder: &Path) -> Result<()> {
         let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
-            let all: std::io::Result<Vec<_>> =
-                fs::read_dir(folder).map_err(Error::io(folder))?.map(|entry| entry.map(|entry| entry.path())).collect();
+            let all: std::io::Result<Vec<_>> = fs::read_dir(folder)
+                .map_err(Error::io(folder))?
+                .map(|entry| entry.map(|entry| entry.path()))
+                .collect();
             let mut all = all.map_err(Error::io(folder))?;
             all.sort();
             Ok(all)
@@ -116,7 +122,8 @@ impl Dataset {
         };
         let mut archive = tar::Archive::new(reader);
         for entry in archive.entries().map_err(Error::io(path))? {
-            let entry = entry.map_err(|error| Error::file(path, format!("the archive is damaged: {error}")))?;
+            let entry =
+                entry.map_err(|error| Error::file(path, format!("the archive is damaged: {error}")))?;
             if entry.header().entry_type().is_file() {
                 let inside = entry.path().map_err(Error::io(path))?.into_owned();
                 self.add(&inside, entry);
@@ -168,14 +175,14 @@ pub struct Split {
 impl Split {
     /// Reads a table `split,label,main_label,run`. Runs whose label is another in the data are left out and named.
     pub fn read(path: &Path, runs: &Dataset) -> Result<Self> {
-        let by_name: HashMap<&str, usize> = runs.runs.iter().enumerate().map(|(at, run)| (run.name(), at)).collect();
+        let by_name: HashMap<&str, usize> =
+            runs.runs.iter().enumerate().map(|(at, run)| (run.name(), at)).collect();
         let mut reader = csv::Reader::from_path(path).map_err(|error| Error::file(path, error))?;
         let header = reader.headers().map_err(|error| Error::file(path, error))?.clone();
         let column = |name: &str| {
-            header
-                .iter()
-                .position(|found| found == name)
-                .ok_or_else(|| Error::file(path, format!("there is no column {name}; it is split,label,main_label,run")))
+            header.iter().position(|found| found == name).ok_or_else(|| {
+                Error::file(path, format!("there is no column {name}; it is split,label,main_label,run"))
+            })
         };
         let (split, label, name) = (column("split")?, column("label")?, column("run")?);
         let mut found = Self::default();
@@ -191,12 +198,20 @@ impl Split {
                 "train" => found.train.push(index),
                 "validation" | "val" | "valid" => found.validation.push(index),
                 "test" => found.test.push(index),
-                other => return Err(Error::file(path, format!("{other} is no split; there are train, validation, test"))),
+                other => {
+                    return Err(Error::file(
+                        path,
+                        format!("{other} is no split; there are train, validation, test"),
+                    ));
+                }
             }
         }
         found.conflicting.sort();
         if found.train.is_empty() || found.test.is_empty() {
-            return Err(Error::file(path, "none of its runs are in the data, or none are to learn from or to judge by"));
+            return Err(Error::file(
+                path,
+                "none of its runs are in the data, or none are to learn from or to judge by",
+            ));
         }
         Ok(found)
     }

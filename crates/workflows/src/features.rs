@@ -125,7 +125,11 @@ impl View {
             .into_iter()
             .filter(|(_, count)| *count >= enough)
             .flat_map(|((kind, quantity), _)| {
-                statistics.iter().map(move |statistic| Feature { kind: kind.clone(), quantity, statistic: *statistic })
+                statistics.iter().map(move |statistic| Feature {
+                    kind: kind.clone(),
+                    quantity,
+                    statistic: *statistic,
+                })
             })
             .collect();
         Self { features }

@@ -33,9 +33,17 @@ pub enum Trouble {
 impl Trouble {
     /// `cpu_2`, `hdd_50`, `loss_0.5`: as the folders of labelled runs are called.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || Error::Ask(format!("{text} is no trouble: write cpu_2 (cores taken), hdd_50 (per cent of speed left) or loss_0.5 (per cent lost)"));
+        let wrong = || {
+            Error::Ask(format!(
+                "{text} is no trouble: write cpu_2 (cores taken), hdd_50 (per cent of speed left) or loss_0.5 (per cent lost)"
+            ))
+        };
         let (name, strength) = text.split_once('_').ok_or_else(wrong)?;
-        let strength: f64 = strength.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0).ok_or_else(wrong)?;
+        let strength: f64 = strength
+            .parse()
+            .ok()
+            .filter(|value: &f64| value.is_finite() && *value > 0.0)
+            .ok_or_else(wrong)?;
         match name {
             "cpu" if strength <= 1_024.0 => Ok(Self::Cpu { cores: strength as u32 }),
             "hdd" if strength <= 100.0 => Ok(Self::Disk { percent: strength }),
@@ -74,12 +82,17 @@ pub fn inject(run: &WorkflowRun, trouble: Trouble, cores: u32, seed: u64) -> Res
     if let Trouble::Cpu { cores: taken } = trouble
         && taken >= cores
     {
-        return Err(Error::Ask(format!("{taken} cores cannot be taken from machines with {cores}; say how many there are with --cores")));
+        return Err(Error::Ask(format!(
+            "{taken} cores cannot be taken from machines with {cores}; say how many there are with --cores"
+        )));
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let luck = LogNormal::new(0.0, LUCK).map_err(|error| Error::Ask(error.to_string()))?;
-    let slower: Vec<Slower> =
-        run.attempts.iter().map(|attempt| slower(run, attempt, trouble, cores, luck.sample(&mut rng))).collect();
+    let slower: Vec<Slower> = run
+        .attempts
+        .iter()
+        .map(|attempt| slower(run, attempt, trouble, cores, luck.sample(&mut rng)))
+        .collect();
     Ok(delayed(run, &slower))
 }
 
@@ -123,7 +136,8 @@ fn slower(run: &WorkflowRun, attempt: &TaskAttempt, trouble: Trouble, cores: u32
 fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
     // What was known before counts: everything that ended by the time a task was ready moved it.
     let mut order: Vec<usize> = (0..run.attempts.len()).collect();
-    let begins = |at: &usize| run.attempts[*at].ready.or(run.attempts[*at].submitted).unwrap_or(f64::INFINITY);
+    let begins =
+        |at: &usize| run.attempts[*at].ready.or(run.attempts[*at].submitted).unwrap_or(f64::INFINITY);
     order.sort_by(|a, b| begins(a).total_cmp(&begins(b)));
     let mut made = run.clone();
     // Old and new ends of what has been moved, to find by how much a task that waited has to move.
@@ -137,7 +151,9 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
             .max_by(|a, b| a.0.total_cmp(&b.0))
             .map_or(0.0, |(before, after)| (after - before).max(0.0));
         let moved = |moment: Option<f64>| moment.map(|moment| moment + shift);
-        let span = |span: Option<Span>| span.and_then(|span| Span::new(span.start() + shift, span.end() + shift).ok());
+        let span = |span: Option<Span>| {
+            span.and_then(|span| Span::new(span.start() + shift, span.end() + shift).ok())
+        };
         let attempt = &mut made.attempts[at];
         attempt.ready = moved(old.ready);
         attempt.submitted = moved(old.submitted);
@@ -145,15 +161,18 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         attempt.post_script = span(old.post_script);
         let Some(execution) = old.execution else { continue };
         let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
-        let (came, went) = (seconds(old.stage_in) * factors.stage_in, seconds(old.stage_out) * factors.stage_out);
-        let ran = (execution.seconds() - seconds(old.stage_in) - seconds(old.stage_out)).max(0.0) * factors.run;
+        let (came, went) =
+            (seconds(old.stage_in) * factors.stage_in, seconds(old.stage_out) * factors.stage_out);
+        let ran =
+            (execution.seconds() - seconds(old.stage_in) - seconds(old.stage_out)).max(0.0) * factors.run;
         let start = execution.start() + shift;
         let end = start + came + ran + went;
         attempt.execution = Span::new(start, end).ok();
         attempt.stage_in = old.stage_in.and_then(|_| Span::new(start, start + came).ok());
         attempt.stage_out = old.stage_out.and_then(|_| Span::new(end - went, end).ok());
         let later = end - execution.end();
-        attempt.post_script = old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
+        attempt.post_script =
+            old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
         ends.push((old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end)));
     }
     made

@@ -51,7 +51,10 @@ mod tests {
             exit_code: Some(0),
             ..TaskAttempt::new(format!("t_{at}"), TaskRole::Compute, "t", 1)
         };
-        let run = WorkflowRun { attempts: vec![attempt(0.0), attempt(5.0), attempt(90.0)], ..WorkflowRun::default() };
+        let run = WorkflowRun {
+            attempts: vec![attempt(0.0), attempt(5.0), attempt(90.0)],
+            ..WorkflowRun::default()
+        };
         let half = after(&run, 0.12);
         assert_eq!(half.attempts.len(), 2);
         assert!(half.attempts[0].is_over() && !half.attempts[1].is_over());

@@ -76,7 +76,9 @@ pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidenc
     let sum: f64 = weights.values().sum();
     let mut found: Vec<Reason> = weights
         .into_iter()
-        .filter_map(|((kind, quantity), weight)| reason(run, &delays, usual, kind, quantity, weight / sum.max(1e-12)))
+        .filter_map(|((kind, quantity), weight)| {
+            reason(run, &delays, usual, kind, quantity, weight / sum.max(1e-12))
+        })
         .filter(|reason| class == NORMAL || reason.ratio > AS_USUAL.end)
         .collect();
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.kind.cmp(&b.kind)));
@@ -115,7 +117,8 @@ fn reason(
         .filter(|(attempt, _)| attempt.kind == kind)
         .filter_map(|(attempt, delays)| Some((attempt, quantity.of(attempt, delays)?)))
         .collect();
-    let slow: Vec<(&TaskAttempt, f64)> = of_kind.iter().copied().filter(|(_, value)| *value > range.high).collect();
+    let slow: Vec<(&TaskAttempt, f64)> =
+        of_kind.iter().copied().filter(|(_, value)| *value > range.high).collect();
     let told = if slow.is_empty() { &of_kind } else { &slow };
     let found = median(told.iter().map(|(_, value)| *value).collect())?;
     let ratio = (found + 0.5) / (range.median + 0.5);
@@ -123,8 +126,13 @@ fn reason(
     let spans: Vec<Span> = told.iter().filter_map(|(attempt, _)| attempt.execution).collect();
     let from = spans.iter().map(|span| span.start() - start).fold(f64::INFINITY, f64::min);
     let to = spans.iter().map(|span| span.end() - start).fold(0.0, f64::max);
-    let count = if told.len() == of_kind.len() { format!("all {}", told.len()) } else { format!("{} of {}", told.len(), of_kind.len()) };
-    let how = if AS_USUAL.contains(&ratio) { "as usual".to_owned() } else { format!("{ratio:.1} times the usual") };
+    let count = if told.len() == of_kind.len() {
+        format!("all {}", told.len())
+    } else {
+        format!("{} of {}", told.len(), of_kind.len())
+    };
+    let how =
+        if AS_USUAL.contains(&ratio) { "as usual".to_owned() } else { format!("{ratio:.1} times the usual") };
     let words = format!(
         "{} of {count} {kind} tasks {how} ({found:.0} s, usually {:.0} s)",
         quantity.in_words(),
@@ -156,8 +164,14 @@ fn overall(run: &WorkflowRun, delays: &[Delays], usual: &Usual, quantity: Quanti
 fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, found: &[Reason]) -> String {
     let name = in_words(class);
     if class == NORMAL {
-        return match found.iter().max_by(|a, b| a.ratio.total_cmp(&b.ratio)).filter(|most| most.ratio > AS_USUAL.end) {
-            Some(most) => format!("nothing beyond what healthy runs show; the most is {}: {name}", most.words),
+        return match found
+            .iter()
+            .max_by(|a, b| a.ratio.total_cmp(&b.ratio))
+            .filter(|most| most.ratio > AS_USUAL.end)
+        {
+            Some(most) => {
+                format!("nothing beyond what healthy runs show; the most is {}: {name}", most.words)
+            }
             None => format!("all delays as usual: {name}"),
         };
     }

@@ -24,11 +24,11 @@ pub use campaign::{
 pub use jobs::{
     FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
 };
-pub use workflow::{
-    ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs, Learning, ReadArgs,
-    TrainRunsArgs, WhichModel, WorkflowCommand,
-};
 pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
+pub use workflow::{
+    ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
+    Learning, ReadArgs, TrainRunsArgs, WhichModel, WorkflowCommand,
+};
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
 

@@ -48,8 +48,9 @@ fn model_parser() -> impl TypedValueParser<Value = WhichModel> {
 }
 
 fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {
-    PossibleValuesParser::new(Protocol::ALL.map(Protocol::name))
-        .map(|name| Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).unwrap_or(Protocol::Random))
+    PossibleValuesParser::new(Protocol::ALL.map(Protocol::name)).map(|name| {
+        Protocol::ALL.into_iter().find(|protocol| protocol.name() == name).unwrap_or(Protocol::Random)
+    })
 }
 
 /// `label=file`
@@ -59,10 +60,12 @@ fn parse_labelled(text: &str) -> Result<(String, PathBuf), String> {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Reads tables of jobs (FlowBench), submit folders and jobstate.log of Pegasus, *.dagman.out, event logs of \
+#[command(
+    after_help = "Reads tables of jobs (FlowBench), submit folders and jobstate.log of Pegasus, *.dagman.out, event logs of \
     HTCondor, stampede databases, WfFormat and Nextflow's trace.txt; what a file is, it finds out.\n\nExamples:\n  \
     tracewise workflow read run.csv\n  tracewise workflow read submit/run0001 --json\n  \
-    tracewise workflow read process-0.stampede.db --json")]
+    tracewise workflow read process-0.stampede.db --json"
+)]
 pub struct ReadArgs {
     /// A file or a submit folder
     pub run: PathBuf,
@@ -80,8 +83,10 @@ pub enum DrawStyle {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "What is drawn, the name of the file says: .png, .svg, or .html to walk about in.\n\nExamples:\n  \
-    tracewise workflow draw run.csv --out run.html\n  tracewise workflow draw run.csv --style seed --size 224 --out run.png")]
+#[command(
+    after_help = "What is drawn, the name of the file says: .png, .svg, or .html to walk about in.\n\nExamples:\n  \
+    tracewise workflow draw run.csv --out run.html\n  tracewise workflow draw run.csv --style seed --size 224 --out run.png"
+)]
 pub struct DrawArgs {
     /// A file or a submit folder
     pub run: PathBuf,
@@ -113,11 +118,13 @@ pub struct Learning {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Runs are files <label>/<workflow>[-<batch>]-runNNNN.csv in a folder, a .tar or a .tar.zst.\n\nExamples:\n  \
+#[command(
+    after_help = "Runs are files <label>/<workflow>[-<batch>]-runNNNN.csv in a folder, a .tar or a .tar.zst.\n\nExamples:\n  \
     tracewise workflow train --model best --runs runs.tar.zst --out model --seed 1\n  \
     tracewise workflow train --model cnn --augment --runs runs --split splits.csv --out cnn\n  \
     tracewise workflow train --model efficientnet-lite0 --weights efficientnet-lite0.pth --runs runs --out transfer\n  \
-    tracewise workflow train --model best --runs runs --add hdd_50=yesterday.csv --out model")]
+    tracewise workflow train --model best --runs runs --add hdd_50=yesterday.csv --out model"
+)]
 pub struct TrainRunsArgs {
     #[arg(long, value_parser = model_parser(), default_value = "best")]
     pub model: WhichModel,
@@ -152,10 +159,12 @@ pub struct ClassifyArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Without --protocol, all that the runs allow: authors (needs --split), random, leave-batch-out (needs \
+#[command(
+    after_help = "Without --protocol, all that the runs allow: authors (needs --split), random, leave-batch-out (needs \
     batches).\n\nExamples:\n  tracewise workflow evaluate --model best --runs runs.tar.zst --split splits.csv\n  \
     tracewise workflow evaluate --model trees --runs runs.tar.zst --protocol leave-batch-out --json\n  \
-    tracewise workflow evaluate --model best --runs 1000-genome.tar.zst --per-job --json")]
+    tracewise workflow evaluate --model best --runs 1000-genome.tar.zst --per-job --json"
+)]
 pub struct EvaluateRunsArgs {
     #[arg(long, value_parser = model_parser(), default_value = "best")]
     pub model: WhichModel,
@@ -181,9 +190,11 @@ pub struct EvaluateRunsArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Follows jobstate.log, *.dagman.out, an event log of HTCondor, or a submit folder; only what is new is \
+#[command(
+    after_help = "Follows jobstate.log, *.dagman.out, an event log of HTCondor, or a submit folder; only what is new is \
     read. Ends with the run, or with Ctrl-C.\n\nExamples:\n  tracewise workflow follow submit/run0001\n  \
-    tracewise workflow follow --model model submit/run0001/jobstate.log --every 30s --json")]
+    tracewise workflow follow --model model submit/run0001/jobstate.log --every 30s --json"
+)]
 pub struct FollowArgs {
     /// A log or a submit folder
     pub log: PathBuf,
@@ -200,10 +211,12 @@ pub struct FollowArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Trouble is cpu_K (K cores taken), hdd_P (P per cent of the disk's speed left) or loss_P (P per cent of \
+#[command(
+    after_help = "Trouble is cpu_K (K cores taken), hdd_P (P per cent of the disk's speed left) or loss_P (P per cent of \
     packets lost). How each changes a run: docs/workflows.md.\n\nExamples:\n  \
     tracewise workflow inject run.csv --trouble loss_1 --out made/\n  \
-    tracewise workflow inject normal/*.csv --trouble cpu_2 --trouble hdd_50 --cores 8 --out made/")]
+    tracewise workflow inject normal/*.csv --trouble cpu_2 --trouble hdd_50 --cores 8 --out made/"
+)]
 pub struct InjectRunArgs {
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,

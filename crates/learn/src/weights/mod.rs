@@ -42,7 +42,11 @@ pub fn read(path: &Path) -> Result<Tensors, WeightsError> {
 fn zipped(bytes: &[u8]) -> Result<Tensors, String> {
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(|error| error.to_string())?;
     let names: Vec<String> = archive.file_names().map(str::to_owned).collect();
-    let root = names.iter().find_map(|name| name.strip_suffix("data.pkl")).ok_or("there is no data.pkl in it")?.to_owned();
+    let root = names
+        .iter()
+        .find_map(|name| name.strip_suffix("data.pkl"))
+        .ok_or("there is no data.pkl in it")?
+        .to_owned();
     let mut file = |name: String| -> Result<Vec<u8>, String> {
         let mut entry = archive.by_name(&name).map_err(|error| format!("{name}: {error}"))?;
         let mut content = Vec::new();
@@ -55,7 +59,8 @@ fn zipped(bytes: &[u8]) -> Result<Tensors, String> {
 }
 
 fn safe(bytes: &[u8]) -> Result<Tensors, String> {
-    let file = SafeTensors::deserialize(bytes).map_err(|error| format!("it is neither safetensors nor what torch.save writes ({error})"))?;
+    let file = SafeTensors::deserialize(bytes)
+        .map_err(|error| format!("it is neither safetensors nor what torch.save writes ({error})"))?;
     let mut found = Tensors::new();
     for (name, view) in file.tensors() {
         let values = match view.dtype() {

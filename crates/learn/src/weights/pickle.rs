@@ -39,13 +39,17 @@ impl Number {
 pub fn numbers(bytes: &[u8], number: Number) -> Vec<f32> {
     let pair = |bytes: &[u8]| u16::from_le_bytes([bytes[0], bytes[1]]);
     match number {
-        Number::Float => bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect(),
+        Number::Float => {
+            bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+        }
         Number::Double => bytes
             .chunks_exact(8)
             .map(|b| f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32)
             .collect(),
         Number::Half => bytes.chunks_exact(2).map(|b| half(pair(b))).collect(),
-        Number::BrainHalf => bytes.chunks_exact(2).map(|b| f32::from_bits(u32::from(pair(b)) << 16)).collect(),
+        Number::BrainHalf => {
+            bytes.chunks_exact(2).map(|b| f32::from_bits(u32::from(pair(b)) << 16)).collect()
+        }
         Number::Other => Vec::new(),
     }
 }
@@ -127,7 +131,8 @@ impl Machine {
     }
 
     fn since_mark(&mut self) -> Result<Vec<Item>, String> {
-        let mark = self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("its pickle makes no sense")?;
+        let mark =
+            self.marks.pop().filter(|mark| *mark <= self.stack.len()).ok_or("its pickle makes no sense")?;
         Ok(self.stack.split_off(mark))
     }
 
@@ -245,7 +250,9 @@ impl Machine {
                     self.append(items)?;
                 }
                 b'0' => drop(self.pop()?),
-                other => return Err(format!("its pickle uses what weights do not need (operation {other:#04x})")),
+                other => {
+                    return Err(format!("its pickle uses what weights do not need (operation {other:#04x})"));
+                }
             }
         }
     }
@@ -316,7 +323,10 @@ impl Machine {
             "torch._utils _rebuild_parameter" => {
                 arguments.first().cloned().ok_or_else(|| "its pickle makes no sense".into())
             }
-            other => Err(format!("its pickle wants to call {}, which weights do not need", other.replace(' ', "."))),
+            other => Err(format!(
+                "its pickle wants to call {}, which weights do not need",
+                other.replace(' ', ".")
+            )),
         }
     }
 }
@@ -334,11 +344,18 @@ fn storage(id: &Item) -> Result<Item, String> {
 fn tensor(arguments: &[Item]) -> Result<Item, String> {
     let sizes = |item: &Item| -> Option<Vec<usize>> {
         let Item::Tuple(items) = item else { return None };
-        let whole = |item: &Item| if let Item::Whole(value) = item { usize::try_from(*value).ok().filter(|size| *size < MOST) } else { None };
+        let whole = |item: &Item| {
+            if let Item::Whole(value) = item {
+                usize::try_from(*value).ok().filter(|size| *size < MOST)
+            } else {
+                None
+            }
+        };
         items.iter().map(whole).collect()
     };
     if let [Item::Storage(number, key), Item::Whole(offset), shape, strides, ..] = arguments
-        && let (Some(shape), Some(strides), Ok(offset)) = (sizes(shape), sizes(strides), usize::try_from(*offset))
+        && let (Some(shape), Some(strides), Ok(offset)) =
+            (sizes(shape), sizes(strides), usize::try_from(*offset))
         && shape.len() == strides.len()
     {
         let pending = Pending { number: *number, key: key.to_string(), offset, shape, strides };
@@ -358,7 +375,9 @@ pub fn tensors(code: &mut &[u8]) -> Result<Vec<(String, Pending)>, String> {
     while let Some(at) = waiting.pop() {
         for (key, value) in machine.dictionaries.get(at).cloned().unwrap_or_default() {
             match (key, value) {
-                (Item::Text(name), Item::Tensor(pending)) => found.push((name.to_string(), (*pending).clone())),
+                (Item::Text(name), Item::Tensor(pending)) => {
+                    found.push((name.to_string(), (*pending).clone()))
+                }
                 (_, Item::Dictionary(inner)) if inner > at => waiting.push(inner),
                 _ => {}
             }
@@ -377,14 +396,17 @@ pub fn fill(
         let bytes = storage(&one.key)?;
         let all = numbers(&bytes, one.number);
         let count: usize = one.shape.iter().try_fold(1usize, |n, size| n.checked_mul(*size)).unwrap_or(MOST);
-        let last: usize = one.shape.iter().zip(&one.strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
+        let last: usize =
+            one.shape.iter().zip(&one.strides).map(|(size, stride)| size.saturating_sub(1) * stride).sum();
         if count > 0 && (count >= MOST || one.offset + last >= all.len()) {
             return Err(format!("{name} is larger than what is stored of it"));
         }
         let mut values = Vec::with_capacity(count);
         let mut at = vec![0usize; one.shape.len()];
         for _ in 0..count {
-            values.push(all[one.offset + at.iter().zip(&one.strides).map(|(at, stride)| at * stride).sum::<usize>()]);
+            values.push(
+                all[one.offset + at.iter().zip(&one.strides).map(|(at, stride)| at * stride).sum::<usize>()],
+            );
             for axis in (0..at.len()).rev() {
                 at[axis] += 1;
                 if at[axis] < one.shape[axis] {
@@ -407,19 +429,27 @@ pub fn legacy(bytes: &[u8]) -> Result<Tensors, String> {
     }
     let pending = tensors(&mut code)?;
     let mut machine = Machine::default();
-    let Item::List(keys) = machine.run(&mut code)? else { return Err("it does not name its storages".into()) };
+    let Item::List(keys) = machine.run(&mut code)? else {
+        return Err("it does not name its storages".into());
+    };
     let text = |item: &Item| if let Item::Text(text) = item { Some(text.to_string()) } else { None };
     let keys: Vec<String> = machine.lists[keys].iter().filter_map(text).collect();
-    let kinds: HashMap<&str, Number> = pending.iter().map(|(_, one)| (one.key.as_str(), one.number)).collect();
+    let kinds: HashMap<&str, Number> =
+        pending.iter().map(|(_, one)| (one.key.as_str(), one.number)).collect();
     let mut storages: HashMap<String, &[u8]> = HashMap::new();
     for key in &keys {
         let count = take(&mut code, 8)?;
-        let count = u64::from_le_bytes([count[0], count[1], count[2], count[3], count[4], count[5], count[6], count[7]]);
+        let count = u64::from_le_bytes([
+            count[0], count[1], count[2], count[3], count[4], count[5], count[6], count[7],
+        ]);
         let number = kinds.get(key.as_str()).copied().unwrap_or(Number::Other);
         // Of what is no weight only counts are stored: whole numbers of eight bytes.
         let size = if number == Number::Other { 8 } else { number.n_bytes() };
-        let length = usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or("it is cut off")?;
+        let length =
+            usize::try_from(count).ok().and_then(|count| count.checked_mul(size)).ok_or("it is cut off")?;
         storages.insert(key.clone(), take(&mut code, length)?);
     }
-    fill(pending, |key| storages.get(key).map(|bytes| bytes.to_vec()).ok_or_else(|| format!("storage {key} is missing")))
+    fill(pending, |key| {
+        storages.get(key).map(|bytes| bytes.to_vec()).ok_or_else(|| format!("storage {key} is missing"))
+    })
 }

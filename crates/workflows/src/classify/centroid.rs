@@ -24,7 +24,8 @@ impl Centroid {
         let n_columns = view.features.len();
         let (mut means, mut deviations) = (vec![0.0; n_columns], vec![1.0; n_columns]);
         for column in 0..n_columns {
-            let known: Vec<f32> = rows.rows().map(|row| row[column]).filter(|value| !value.is_nan()).collect();
+            let known: Vec<f32> =
+                rows.rows().map(|row| row[column]).filter(|value| !value.is_nan()).collect();
             let n = known.len().max(1) as f32;
             means[column] = known.iter().sum::<f32>() / n;
             let square = known.iter().map(|value| (value - means[column]).powi(2)).sum::<f32>() / n;
@@ -59,7 +60,12 @@ impl Centroid {
         let n_columns = view.features.len();
         let centres = row("centres")?.chunks_exact(n_columns.max(1)).map(<[f32]>::to_vec).collect();
         let (means, deviations) = (row("means")?, row("deviations")?);
-        (means.len() == n_columns && deviations.len() == n_columns).then_some(Self { view, means, deviations, centres })
+        (means.len() == n_columns && deviations.len() == n_columns).then_some(Self {
+            view,
+            means,
+            deviations,
+            centres,
+        })
     }
 }
 
@@ -76,7 +82,9 @@ impl Classifier for Centroid {
         let row = self.scaled(&self.view.row(run));
         // What is nearer to the centre of the class than to that of healthy runs speaks for it.
         let against = usize::from(class == 0);
-        let gain = |((value, own), other): ((&f32, &f32), &f32)| f64::from((value - other).abs() - (value - own).abs());
+        let gain = |((value, own), other): ((&f32, &f32), &f32)| {
+            f64::from((value - other).abs() - (value - own).abs())
+        };
         let gains = row.iter().zip(&self.centres[class]).zip(&self.centres[against]).map(gain);
         Evidence::Features(self.view.features.iter().cloned().zip(gains).collect())
     }

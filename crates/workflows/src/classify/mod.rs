@@ -35,11 +35,6 @@ pub trait Classifier: Send + Sync {
 
     /// What is no weight, but has to be kept.
     fn settings(&self) -> serde_json::Value;
-
-    /// What the views of a slowdown say, for whoever chooses between them.
-    fn views(&self, _: &WorkflowRun) -> Option<slowdown::Views> {
-        None
-    }
 }
 
 /// What a verdict rests on.
@@ -163,7 +158,8 @@ impl<'a> Lesson<'a> {
             }
         }
         let n_batches = counts.len() as f64 + n_alone;
-        let weight = |member: &usize| self.batches[*member].map_or(1.0, |batch| 1.0 / counts[batch]) / n_batches;
+        let weight =
+            |member: &usize| self.batches[*member].map_or(1.0, |batch| 1.0 / counts[batch]) / n_batches;
         members.iter().map(weight).collect()
     }
 }
@@ -273,7 +269,9 @@ impl Fitted {
         let mut classes: Vec<String> = by_class.keys().cloned().collect();
         classes.sort_by_key(|class| (class != NORMAL, class.clone()));
         if let Some((class, count)) = by_class.iter().find(|(_, count)| **count < LEAST_RUNS) {
-            return Err(Error::Ask(format!("there are {count} runs of {class}; {LEAST_RUNS} of every class are the least")));
+            return Err(Error::Ask(format!(
+                "there are {count} runs of {class}; {LEAST_RUNS} of every class are the least"
+            )));
         }
         let is_alone = classes.len() < 2;
         if is_alone && model != Model::Usual {
@@ -281,6 +279,11 @@ impl Fitted {
                 "all runs are {}; with healthy runs alone, use --model usual",
                 classes.first().map_or("missing", String::as_str)
             )));
+        }
+        if model == Model::Slowdown && classes[0] != NORMAL {
+            return Err(Error::Ask(
+                "slowdown is told from healthy runs, and there are none: label some `normal`".into(),
+            ));
         }
         if model == Model::Usual {
             classes = vec![NORMAL.into(), usual::UNUSUAL.into()];
@@ -317,7 +320,11 @@ impl Fitted {
         };
         let mut tensors = self.classifier.tensors();
         for (at, early) in self.early.iter().enumerate() {
-            let named = early.classifier.tensors().into_iter().map(|(name, tensor)| (format!("early{at}.{name}"), tensor));
+            let named = early
+                .classifier
+                .tensors()
+                .into_iter()
+                .map(|(name, tensor)| (format!("early{at}.{name}"), tensor));
             tensors.extend(named);
         }
         let body = serde_json::to_value(body).map_err(|error| Error::file(folder, error))?;
@@ -329,15 +336,21 @@ impl Fitted {
         let artifact = Artifact::read(folder, "workflows/")?;
         let name = artifact.kind.trim_start_matches("workflows/");
         let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
-            return Err(Error::file(folder, format!("{name} is a classifier that this Tracewise does not know")));
+            return Err(Error::file(
+                folder,
+                format!("{name} is a classifier that this Tracewise does not know"),
+            ));
         };
         let body: Body = serde_json::from_value(artifact.body).map_err(|error| Error::file(folder, error))?;
         let damaged = || Error::file(folder, "the weights are not those of its manifest");
-        let classifier = restore(model, &body.settings, &artifact.tensors, &body.usual).ok_or_else(damaged)?;
+        let classifier =
+            restore(model, &body.settings, &artifact.tensors, &body.usual).ok_or_else(damaged)?;
         let mut early = Vec::new();
         for (at, (progress, settings)) in body.early.iter().enumerate() {
             let prefix = format!("early{at}.");
-            let own = |(name, tensor): (&String, &Tensor)| Some((name.strip_prefix(&prefix)?.to_owned(), tensor.clone()));
+            let own = |(name, tensor): (&String, &Tensor)| {
+                Some((name.strip_prefix(&prefix)?.to_owned(), tensor.clone()))
+            };
             let tensors: Tensors = artifact.tensors.iter().filter_map(own).collect();
             let classifier = restore(model, settings, &tensors, &body.usual).ok_or_else(damaged)?;
             early.push(Early { progress: *progress, classifier });
@@ -359,10 +372,6 @@ impl Fitted {
 
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         self.classifier(run).chances(run)
-    }
-
-    pub fn slowdown_views(&self, run: &WorkflowRun) -> Option<slowdown::Views> {
-        self.classifier.views(run)
     }
 
     pub fn classify(&self, run: &WorkflowRun) -> Verdict {
@@ -409,7 +418,10 @@ fn fit_early(model: Model, lesson: &Lesson<'_>, usual: &Usual, settings: &FitSet
     let mut found = Vec::new();
     for share in SHARES {
         let runs: Vec<WorkflowRun> = lesson.runs.iter().map(|run| after(run, share)).collect();
-        let progress = runs.iter().zip(&lesson.runs).map(|(early, run)| n_over(early) as f64 / run.attempts.len().max(1) as f64);
+        let progress = runs
+            .iter()
+            .zip(&lesson.runs)
+            .map(|(early, run)| n_over(early) as f64 / run.attempts.len().max(1) as f64);
         let progress = median(progress.collect());
         let early = Lesson {
             runs: runs.iter().collect(),
@@ -434,7 +446,12 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-fn restore(model: Model, settings: &serde_json::Value, tensors: &Tensors, usual: &Usual) -> Option<Box<dyn Classifier>> {
+fn restore(
+    model: Model,
+    settings: &serde_json::Value,
+    tensors: &Tensors,
+    usual: &Usual,
+) -> Option<Box<dyn Classifier>> {
     match model {
         Model::Centroid => centroid::Centroid::restore(settings, tensors).map(|found| Box::new(found) as _),
         Model::Trees => trees::Trees::restore(settings).map(|found| Box::new(found) as _),

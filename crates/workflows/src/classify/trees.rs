@@ -31,7 +31,8 @@ impl Trees {
         let weights = vec![1.0; rows.n_rows()];
         let of_class = |class: usize| {
             let is_such: Vec<bool> = lesson.classes.iter().map(|of| *of == class).collect();
-            let settings = BoostSettings { n_trees: 100, depth: 4, least_leaf: 0.5, seed, ..BoostSettings::default() };
+            let settings =
+                BoostSettings { n_trees: 100, depth: 4, least_leaf: 0.5, seed, ..BoostSettings::default() };
             BoostedTrees::fit_weighted(&rows, &is_such, &weights, settings)
         };
         let by_class = (0..lesson.n_classes).map(of_class).collect::<std::result::Result<_, _>>()?;
@@ -40,7 +41,8 @@ impl Trees {
 
     pub fn restore(settings: &serde_json::Value) -> Option<Self> {
         let kept: Kept = serde_json::from_value(settings.clone()).ok()?;
-        let by_class = kept.trees.iter().map(|text| BoostedTrees::from_json(text).ok()).collect::<Option<_>>()?;
+        let by_class =
+            kept.trees.iter().map(|text| BoostedTrees::from_json(text).ok()).collect::<Option<_>>()?;
         Some(Self { view: kept.view, by_class })
     }
 }

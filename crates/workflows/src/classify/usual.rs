@@ -86,7 +86,8 @@ impl Usual {
             let (median, spread) = centre(&mut values);
             let mut medians = of_runs.remove(&(kind.clone(), quantity)).unwrap_or_default();
             let run_spread = if medians.is_empty() { spread } else { centre(&mut medians).1 };
-            let floor = if quantity.is_logarithm() { LEAST_SPREAD } else { LEAST_SPREAD * median.abs() + 0.5 };
+            let floor =
+                if quantity.is_logarithm() { LEAST_SPREAD } else { LEAST_SPREAD * median.abs() + 0.5 };
             let range = Range {
                 median,
                 high: quantile(&values, 0.95),
@@ -107,7 +108,11 @@ impl Usual {
         let known = self.ranges.iter().filter(|(_, quantity, _)| JUDGED.contains(quantity));
         let features: Vec<Feature> = known
             .clone()
-            .map(|(kind, quantity, _)| Feature { kind: kind.clone(), quantity: *quantity, statistic: Statistic::Median })
+            .map(|(kind, quantity, _)| Feature {
+                kind: kind.clone(),
+                quantity: *quantity,
+                statistic: Statistic::Median,
+            })
             .collect();
         let view = View { features };
         let row = view.row(run);
@@ -119,7 +124,11 @@ impl Usual {
     }
 
     /// How far a single task is above the usual of its kind: the most of all quantities, in usual deviations.
-    pub fn task_deviation(&self, attempt: &workload::workflow::TaskAttempt, delays: &workload::workflow::Delays) -> f64 {
+    pub fn task_deviation(
+        &self,
+        attempt: &workload::workflow::TaskAttempt,
+        delays: &workload::workflow::Delays,
+    ) -> f64 {
         let off = |quantity: Quantity| {
             let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
             Some((value - range.median) / range.spread)
@@ -136,7 +145,9 @@ impl Classifier for Usual {
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
         let sign = if class == 0 { -1.0 } else { 1.0 };
-        Evidence::Features(self.deviations(run).into_iter().map(|(feature, off)| (feature, sign * off)).collect())
+        Evidence::Features(
+            self.deviations(run).into_iter().map(|(feature, off)| (feature, sign * off)).collect(),
+        )
     }
 
     fn tensors(&self) -> Tensors {

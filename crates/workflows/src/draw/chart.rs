@@ -33,7 +33,9 @@ fn colour([red, green, blue]: [u8; 3]) -> String {
 }
 
 fn seed(gantt: &Gantt, side: f64) -> String {
-    let mut text = format!("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{side}\" height=\"{side}\" shape-rendering=\"crispEdges\">");
+    let mut text = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{side}\" height=\"{side}\" shape-rendering=\"crispEdges\">"
+    );
     let (scale, height) = (side / gantt.seconds.max(1e-9), side / gantt.rows.len().max(1) as f64);
     for (at, row) in gantt.rows.iter().enumerate() {
         for (part, start, end) in row.stretches() {
@@ -119,9 +121,12 @@ fn named(gantt: &Gantt, width: f64) -> String {
         // Tasks that share a row are laid over each other, as pale as they are many.
         let opacity = (1.0 / band.rows.len() as f64).max(0.08);
         for row in &band.rows {
-            for (part, start, end) in row.stretches().filter(|(part, ..)| !matches!(part, Part::Ready | Part::Finished)) {
+            for (part, start, end) in
+                row.stretches().filter(|(part, ..)| !matches!(part, Part::Ready | Part::Finished))
+            {
                 let (x, length) = (LEFT + start * scale, ((end - start) * scale).max(0.3));
-                let faint = if band.rows.len() > 1 { format!(" opacity=\"{opacity:.2}\"") } else { String::new() };
+                let faint =
+                    if band.rows.len() > 1 { format!(" opacity=\"{opacity:.2}\"") } else { String::new() };
                 let _ = write!(
                     text,
                     "<rect x=\"{x:.1}\" y=\"{:.1}\" width=\"{length:.1}\" height=\"{}\" fill=\"{}\"{faint}/>",
@@ -132,7 +137,12 @@ fn named(gantt: &Gantt, width: f64) -> String {
             }
             if row.has_failed {
                 let x = LEFT + row.end() * scale;
-                let _ = write!(text, "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#c62828\">✕</text>", x + 1.0, y + ROW - 3.0);
+                let _ = write!(
+                    text,
+                    "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#c62828\">✕</text>",
+                    x + 1.0,
+                    y + ROW - 3.0
+                );
             }
         }
         if is_critical {
@@ -174,7 +184,10 @@ fn legend(text: &mut String, width: f64) {
 
 fn axis(text: &mut String, seconds: f64, scale: f64, bottom: f64) {
     let rough = seconds / 8.0;
-    let steps = [1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0, 86400.0];
+    let steps = [
+        1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 3600.0, 7200.0, 21600.0,
+        86400.0,
+    ];
     let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(rough.max(1.0));
     let mut at = 0.0;
     while at <= seconds {

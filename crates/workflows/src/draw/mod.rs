@@ -159,7 +159,8 @@ impl Gantt {
 
     /// The chain of tasks that the end of the run waited for.
     fn mark_critical(&mut self, run: &WorkflowRun) {
-        let mut parents: std::collections::HashMap<&TaskName, Vec<&TaskName>> = std::collections::HashMap::new();
+        let mut parents: std::collections::HashMap<&TaskName, Vec<&TaskName>> =
+            std::collections::HashMap::new();
         for (parent, children) in &run.children {
             children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
         }

@@ -64,11 +64,15 @@ pub fn html(gantt: &Gantt) -> String {
         })
         .collect();
     // Inside a script element only `</` could end it.
-    let data = json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows }).to_string().replace("</", "<\\/");
+    let data = json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows })
+        .to_string()
+        .replace("</", "<\\/");
     let keys: String = Part::ALL
         .into_iter()
         .filter(|part| is_shown(*part))
-        .map(|part| format!("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour(part), part.name()))
+        .map(|part| {
+            format!("<span class=\"key\"><i style=\"background:{}\"></i>{}</span>", colour(part), part.name())
+        })
         .collect();
     let title = escaped(&gantt.name);
     let (n_rows, minutes) = (gantt.rows.len(), gantt.seconds / 60.0);

@@ -105,7 +105,11 @@ mod tests {
             execution: Span::new(if at % 2 == 0 { 0.0 } else { 50.0 }, 100.0).ok(),
             ..TaskAttempt::new(format!("t_{at}"), TaskRole::Compute, "t", 1)
         });
-        Gantt::new(&WorkflowRun { name: "run".into(), attempts: attempts.collect(), ..WorkflowRun::default() })
+        Gantt::new(&WorkflowRun {
+            name: "run".into(),
+            attempts: attempts.collect(),
+            ..WorkflowRun::default()
+        })
     }
 
     #[test]

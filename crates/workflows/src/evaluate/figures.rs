@@ -58,7 +58,8 @@ impl Figures {
         judged.iter().for_each(|one| confusion[one.truth][one.verdict] += 1);
         let share = |part: usize, whole: usize| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
         let (mut precision, mut recall, mut f1) = (0.0, 0.0, 0.0);
-        let present: Vec<usize> = (0..n_classes).filter(|class| confusion[*class].iter().sum::<usize>() > 0).collect();
+        let present: Vec<usize> =
+            (0..n_classes).filter(|class| confusion[*class].iter().sum::<usize>() > 0).collect();
         for class in &present {
             let hits = confusion[*class][*class];
             let said: usize = confusion.iter().map(|row| row[*class]).sum();
@@ -96,7 +97,10 @@ impl Figures {
             n_runs: judged.len(),
             n_folds: 1,
             commonest_accuracy: 0.0,
-            recall_by_label: by_label.into_iter().map(|(label, (right, all))| (label, share(right, all))).collect(),
+            recall_by_label: by_label
+                .into_iter()
+                .map(|(label, (right, all))| (label, share(right, all)))
+                .collect(),
             while_running: BTreeMap::new(),
             conflicting: Vec::new(),
             curve: Vec::new(),
@@ -112,7 +116,12 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_definitions() {
-        let judged = |truth: usize, verdict: usize| Judged { run: String::new(), label: format!("c_{truth}"), truth, verdict };
+        let judged = |truth: usize, verdict: usize| Judged {
+            run: String::new(),
+            label: format!("c_{truth}"),
+            truth,
+            verdict,
+        };
         let all = vec![judged(0, 0), judged(0, 1), judged(1, 1), judged(1, 1), judged(2, 2), judged(2, 0)];
         let classes = vec![NORMAL.to_owned(), "cpu".into(), "hdd".into()];
         let figures = Figures::new(Model::Trees, "random", classes, all);

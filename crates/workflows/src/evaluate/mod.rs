@@ -5,7 +5,6 @@ pub mod figures;
 pub mod per_job;
 pub mod report;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -17,7 +16,7 @@ use workload::workflow::WorkflowRun;
 
 pub use self::figures::{Figures, Judged};
 use crate::classify::picture::Frozen;
-use crate::classify::slowdown::SlowdownSettings;
+use crate::classify::slowdown::{Memory, SlowdownSettings, Weekless};
 use crate::classify::{FitSettings, Fitted, Lesson, Model, Step, most_likely};
 use crate::dataset::{Dataset, Split};
 use crate::error::{Error, Result};
@@ -54,12 +53,19 @@ pub struct Fold {
 }
 
 /// The folds of a protocol, and the runs that it names wrongly.
-pub fn folds(data: &Dataset, protocol: Protocol, split: Option<&Path>, seed: u64) -> Result<(Vec<Fold>, Vec<String>)> {
+pub fn folds(
+    data: &Dataset,
+    protocol: Protocol,
+    split: Option<&Path>,
+    seed: u64,
+) -> Result<(Vec<Fold>, Vec<String>)> {
     let all: Vec<usize> = (0..data.runs.len()).collect();
-    let without = |test: &[usize]| -> Vec<usize> { all.iter().copied().filter(|at| !test.contains(at)).collect() };
+    let without =
+        |test: &[usize]| -> Vec<usize> { all.iter().copied().filter(|at| !test.contains(at)).collect() };
     match protocol {
         Protocol::Authors => {
-            let path = split.ok_or_else(|| Error::Ask("the authors' split is a file: give it with --split".into()))?;
+            let path = split
+                .ok_or_else(|| Error::Ask("the authors' split is a file: give it with --split".into()))?;
             let Split { train, validation, test, conflicting } = Split::read(path, data)?;
             Ok((vec![Fold { train, validation, test }], conflicting))
         }
@@ -178,7 +184,12 @@ fn n_commonest(data: &Dataset, fold: &Fold, classes: &[String]) -> usize {
 
 fn judged(data: &Dataset, classes: &[String], run: usize, verdict: usize) -> Judged {
     let one = &data.runs[run];
-    Judged { run: one.name().to_owned(), label: one.label.clone(), truth: class_of(data, classes, run), verdict }
+    Judged {
+        run: one.name().to_owned(),
+        label: one.label.clone(),
+        truth: class_of(data, classes, run),
+        verdict,
+    }
 }
 
 fn judge_fold(
@@ -203,9 +214,12 @@ fn judge_fold(
     };
     let tests: Vec<&WorkflowRun> = fold.test.iter().map(|run| &data.runs[*run].recording.run).collect();
     let verdicts: Vec<usize> = tests.par_iter().map(|run| verdict(run)).collect();
-    found.judged = fold.test.iter().zip(verdicts).map(|(run, verdict)| judged(data, classes, *run, verdict)).collect();
+    found.judged =
+        fold.test.iter().zip(verdicts).map(|(run, verdict)| judged(data, classes, *run, verdict)).collect();
     for (_, share) in SHARES {
-        let right = |(run, test): (&usize, &&WorkflowRun)| verdict(&after(test, share)) == class_of(data, classes, *run);
+        let right = |(run, test): (&usize, &&WorkflowRun)| {
+            verdict(&after(test, share)) == class_of(data, classes, *run)
+        };
         found.n_right_early.push(fold.test.par_iter().zip(&tests).filter(|pair| right(*pair)).count());
     }
     Ok(found)
@@ -221,47 +235,56 @@ fn judge_frozen(
     let (train, validation) = (data.select(&fold.train), data.select(&fold.validation));
     let lesson = Lesson::new(&train, &validation, classes);
     let mut found = FoldFigures { n_commonest: n_commonest(data, fold, classes), ..FoldFigures::default() };
-    let chances = frozen.judge(&lesson, &fold.train, &fold.validation, &fold.test, settings, |step| found.curve.push(*step));
+    let chances = frozen
+        .judge(&lesson, &fold.train, &fold.validation, &fold.test, settings, |step| found.curve.push(*step));
     let pairs = fold.test.iter().zip(chances);
     found.judged = pairs.map(|(run, chances)| judged(data, classes, *run, most_likely(&chances))).collect();
     Ok(found)
 }
 
-/// What slowdown can be told, best first where two are as good.
-fn candidates() -> Vec<SlowdownSettings> {
-    let mut all = Vec::new();
-    for (depth, n_weaker) in [(3, 2), (2, 2), (3, 0), (2, 0)] {
-        for novelty in [0.7, 0.5, 0.0, 0.8, 0.9, 1.0] {
-            all.push(SlowdownSettings { depth, n_weaker, novelty, ..SlowdownSettings::default() });
-        }
-    }
-    all
-}
+/// Trees that slowdown can have, best first where two are as good.
+const TREES: [(usize, usize); 4] = [(3, 2), (2, 2), (3, 0), (2, 0)];
+/// Up to which novelty memory may decide: never, sometimes, always.
+const NOVELTIES: [f64; 6] = [0.7, 0.5, 0.0, 0.8, 0.9, 1.0];
 
-/// The candidate that does best when each batch of some runs is left out in turn: by the mean of accuracy, macro F1 and the
-/// balanced accuracy of healthy or not.
+/// What does best when each batch of some runs is left out in turn: by the mean of accuracy, macro F1 and the balanced
+/// accuracy of healthy or not.
 pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<SlowdownSettings> {
     let classes = data.classes();
     let Ok(batches) = batches(data, runs) else { return Ok(SlowdownSettings::default()) };
-    let mut judged_by: BTreeMap<usize, Vec<Judged>> = BTreeMap::new();
-    let candidates = candidates();
+    let candidates: Vec<SlowdownSettings> = TREES
+        .iter()
+        .flat_map(|(depth, n_weaker)| {
+            NOVELTIES.map(|novelty| SlowdownSettings {
+                depth: *depth,
+                n_weaker: *n_weaker,
+                novelty,
+                ..SlowdownSettings::default()
+            })
+        })
+        .collect();
+    let mut judged_by: Vec<Vec<Judged>> = vec![Vec::new(); candidates.len()];
     for batch in &batches {
         let (test, train): (Vec<usize>, Vec<usize>) =
             runs.iter().partition(|run| data.runs[**run].batch.as_ref() == Some(batch));
-        for (first, alike) in candidates.chunk_by(|a, b| (a.depth, a.n_weaker) == (b.depth, b.n_weaker)).scan(0, |at, alike| {
-            let first = *at;
-            *at += alike.len();
-            Some((first, alike))
-        }) {
-            // What novelty decides needs no other trees.
-            let settings = FitSettings { slowdown: alike[0], is_for_complete_runs: true, ..settings.clone() };
-            let fitted = Fitted::fit(Model::Slowdown, &data.select(&train), &[], &settings, |_| {})?;
-            for run in &test {
-                let Some(views) = fitted.slowdown_views(&data.runs[*run].recording.run) else { continue };
+        let train = data.select(&train);
+        let lesson = Lesson::new(&train, &[], &classes);
+        let memory = Memory::fit(&lesson, settings.seed);
+        let remembered: Vec<(f64, usize)> = test
+            .iter()
+            .map(|run| {
+                let run = &data.runs[*run].recording.run;
+                (memory.novelty(run), most_likely(&memory.chances(run)))
+            })
+            .collect();
+        // What novelty decides needs no other trees.
+        for (first, alike) in (0..).step_by(NOVELTIES.len()).zip(candidates.chunks(NOVELTIES.len())) {
+            let weekless = Weekless::fit(&lesson, alike[0], settings.seed)?;
+            for (run, (novelty, known)) in test.iter().zip(&remembered) {
+                let new = most_likely(&weekless.chances(&data.runs[*run].recording.run));
                 for (at, candidate) in alike.iter().enumerate() {
-                    let class = &fitted.classes[most_likely(views.chances(candidate.novelty))];
-                    let verdict = classes.iter().position(|known| known == class).unwrap_or(0);
-                    judged_by.entry(first + at).or_default().push(judged(data, &classes, *run, verdict));
+                    let verdict = if *novelty > candidate.novelty { new } else { *known };
+                    judged_by[first + at].push(judged(data, &classes, *run, verdict));
                 }
             }
         }
@@ -270,7 +293,8 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
         let figures = Figures::new(Model::Slowdown, "leave-batch-out", classes.clone(), judged);
         figures.accuracy + figures.macro_f1 + figures.binary_balanced_accuracy
     };
-    let merits = judged_by.into_iter().map(|(at, judged)| (at, merit(judged)));
-    let best = merits.max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
-    Ok(best.map_or_else(SlowdownSettings::default, |(at, _)| candidates[at]))
+    let merits: Vec<f64> = judged_by.into_iter().map(merit).collect();
+    // Of those that are as good, the first.
+    let best = (0..merits.len()).rev().max_by(|a, b| merits[*a].total_cmp(&merits[*b]));
+    Ok(best.map_or_else(SlowdownSettings::default, |at| candidates[at]))
 }

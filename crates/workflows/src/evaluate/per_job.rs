@@ -103,9 +103,11 @@ pub fn scores(run: &WorkflowRun, usual: &Usual) -> Vec<f64> {
 /// Columns for trees: its own deviations, those of its neighbours, those of the whole run.
 fn rows(run: &WorkflowRun, usual: &Usual) -> Vec<Vec<f32>> {
     let own = deviations(run, usual);
-    let whole: Vec<f64> = (0..QUANTITIES.len()).map(|column| mean(own.iter().map(|row| row[column]))).collect();
+    let whole: Vec<f64> =
+        (0..QUANTITIES.len()).map(|column| mean(own.iter().map(|row| row[column]))).collect();
     let of = |(at, near): (usize, &Vec<usize>)| {
-        let others = |column: usize| mean(near.iter().filter(|other| **other != at).map(|other| own[*other][column]));
+        let others =
+            |column: usize| mean(near.iter().filter(|other| **other != at).map(|other| own[*other][column]));
         let most = |column: usize| near.iter().map(|other| own[*other][column]).fold(f64::NAN, f64::max);
         let mut row: Vec<f32> = own[at].iter().map(|value| *value as f32).collect();
         row.extend((0..QUANTITIES.len()).map(|column| others(column) as f32));
@@ -119,45 +121,58 @@ fn rows(run: &WorkflowRun, usual: &Usual) -> Vec<Vec<f32>> {
 /// Evaluates both ways on runs with labels for every task.
 pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
     let begun = Instant::now();
-    let labelled: Vec<usize> =
-        (0..data.runs.len()).filter(|at| data.runs[*at].recording.labels.len() == data.runs[*at].recording.run.attempts.len()).collect();
+    let labelled: Vec<usize> = (0..data.runs.len())
+        .filter(|at| data.runs[*at].recording.labels.len() == data.runs[*at].recording.run.attempts.len())
+        .collect();
     if labelled.len() < N_FOLDS {
-        return Err(Error::Ask("tasks have no labels of their own: there has to be a column anomaly_type".into()));
+        return Err(Error::Ask(
+            "tasks have no labels of their own: there has to be a column anomaly_type".into(),
+        ));
     }
     let run = |at: usize| &data.runs[at].recording.run;
     let truth = |at: usize| data.runs[at].recording.labels.iter().map(Option::is_some);
     let is_troubled: Vec<bool> = labelled.iter().flat_map(|at| truth(*at)).collect();
     let everything = Usual::of(&labelled.iter().map(|at| run(*at)).collect::<Vec<_>>());
-    let unsupervised: Vec<f64> = labelled.par_iter().flat_map_iter(|at| scores(run(*at), &everything)).collect();
+    let unsupervised: Vec<f64> =
+        labelled.par_iter().flat_map_iter(|at| scores(run(*at), &everything)).collect();
     let alone: Vec<f64> = labelled
         .iter()
         .flat_map(|at| {
             let run = run(*at);
-            run.attempts.iter().zip(run.delays()).map(|(attempt, delays)| everything.task_deviation(attempt, &delays))
+            run.attempts
+                .iter()
+                .zip(run.delays())
+                .map(|(attempt, delays)| everything.task_deviation(attempt, &delays))
         })
         .collect();
     let mut order = labelled.clone();
     order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
-    let fold_of: HashMap<usize, usize> = order.iter().enumerate().map(|(place, at)| (*at, place % N_FOLDS)).collect();
+    let fold_of: HashMap<usize, usize> =
+        order.iter().enumerate().map(|(place, at)| (*at, place % N_FOLDS)).collect();
     let folds: Vec<HashMap<usize, Vec<f64>>> = (0..N_FOLDS)
         .into_par_iter()
         .map(|fold| {
-            let (test, train): (Vec<usize>, Vec<usize>) = labelled.iter().partition(|at| fold_of[*at] == fold);
+            let (test, train): (Vec<usize>, Vec<usize>) =
+                labelled.iter().partition(|at| fold_of[*at] == fold);
             let usual = Usual::of(&train.iter().map(|at| run(*at)).collect::<Vec<_>>());
-            let table = |runs: &[usize]| runs.iter().flat_map(|at| rows(run(*at), &usual)).collect::<Vec<_>>();
+            let table =
+                |runs: &[usize]| runs.iter().flat_map(|at| rows(run(*at), &usual)).collect::<Vec<_>>();
             let points = table(&train);
             let n_columns = points.first().map_or(1, Vec::len);
             let points = Matrix::new(points.concat(), n_columns);
             let classes: Vec<bool> = train.iter().flat_map(|at| truth(*at)).collect();
             let settings = BoostSettings { depth: 6, seed, ..BoostSettings::default() };
             let trees = BoostedTrees::fit_weighted(&points, &classes, &vec![1.0; classes.len()], settings)?;
-            let judged = test.iter().map(|at| (*at, trees.scores(&Matrix::new(rows(run(*at), &usual).concat(), n_columns))));
+            let judged = test
+                .iter()
+                .map(|at| (*at, trees.scores(&Matrix::new(rows(run(*at), &usual).concat(), n_columns))));
             Ok(judged.collect())
         })
         .collect::<Result<_>>()?;
     let supervised: Vec<f64> = labelled.iter().flat_map(|at| folds[fold_of[at]][at].clone()).collect();
     let ranking = |scores: &[f64]| {
-        Ranking::of(scores, &is_troubled).ok_or_else(|| Error::Ask("there are only troubled or only healthy tasks".into()))
+        Ranking::of(scores, &is_troubled)
+            .ok_or_else(|| Error::Ask("there are only troubled or only healthy tasks".into()))
     };
     let n_troubled = is_troubled.iter().filter(|is_troubled| **is_troubled).count();
     Ok(PerJob {

@@ -10,7 +10,15 @@ use crate::error::Result;
 /// A row for every model and protocol.
 pub fn table(all: &[Figures]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let header = vec![
-        "MODEL", "PROTOCOL", ">ACCURACY", ">MACRO F1", ">PRECISION", ">RECALL", ">HEALTHY OR NOT", ">COMMONEST", ">TIME",
+        "MODEL",
+        "PROTOCOL",
+        ">ACCURACY",
+        ">MACRO F1",
+        ">PRECISION",
+        ">RECALL",
+        ">HEALTHY OR NOT",
+        ">COMMONEST",
+        ">TIME",
     ];
     let row = |figures: &Figures| {
         let three = |value: f64| format!("{value:.3}");
@@ -31,7 +39,8 @@ pub fn table(all: &[Figures]) -> (Vec<&'static str>, Vec<Vec<String>>) {
 
 /// The confusion of one evaluation, as rows.
 pub fn confusion(figures: &Figures) -> (Vec<String>, Vec<Vec<String>>) {
-    let header = ["IS \\ SAID".to_owned()].into_iter().chain(figures.classes.iter().map(|class| format!(">{class}")));
+    let header =
+        ["IS \\ SAID".to_owned()].into_iter().chain(figures.classes.iter().map(|class| format!(">{class}")));
     let rows = figures.classes.iter().zip(&figures.confusion).map(|(class, counts)| {
         [class.clone()].into_iter().chain(counts.iter().map(ToString::to_string)).collect()
     });
@@ -59,10 +68,14 @@ pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
         }
         let (header, rows) = confusion(figures);
         page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
-        let found = figures.recall_by_label.iter().map(|(label, recall)| vec![label.clone(), format!("{recall:.2}")]);
+        let found =
+            figures.recall_by_label.iter().map(|(label, recall)| vec![label.clone(), format!("{recall:.2}")]);
         page.table(&["LABEL", ">FOUND"], found.collect());
         if !figures.while_running.is_empty() {
-            let early = figures.while_running.iter().map(|(share, accuracy)| vec![format!("{share} %"), format!("{accuracy:.3}")]);
+            let early = figures
+                .while_running
+                .iter()
+                .map(|(share, accuracy)| vec![format!("{share} %"), format!("{accuracy:.3}")]);
             page.table(&["OF THE RUN", ">ACCURACY"], early.collect());
         }
         if !figures.curve.is_empty() {
@@ -72,7 +85,11 @@ pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
             let chart = Chart::new(&name, Axis::linear("epoch"), Axis::linear("loss, accuracy"))
                 .with(Series::new("loss", Mark::Line, points(&|step| step.loss)))
                 .with(Series::new("held out: loss", Mark::Line, points(&|step| step.validation_loss)))
-                .with(Series::new("held out: accuracy", Mark::Line, points(&|step| step.validation_accuracy)));
+                .with(Series::new(
+                    "held out: accuracy",
+                    Mark::Line,
+                    points(&|step| step.validation_accuracy),
+                ));
             let svg = folder.chart(&format!("{name}-curve"), &chart)?;
             page.figure(svg, "How the last fold was learnt");
         }

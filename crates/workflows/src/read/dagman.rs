@@ -25,24 +25,34 @@ pub fn take(line: &str, into: &mut Assembly) -> Result<(), String> {
     if rest.contains("EXITING WITH STATUS") {
         into.finish();
     }
-    for (prefix, what) in [("Running PRE script of Node ", What::PreScriptStarted), ("Running POST script of Node ", What::PostScriptStarted)] {
+    for (prefix, what) in [
+        ("Running PRE script of Node ", What::PreScriptStarted),
+        ("Running POST script of Node ", What::PostScriptStarted),
+    ] {
         if let Some(task) = rest.trim_start().strip_prefix(prefix) {
-            into.take(Happening { at: written, task: task.trim_end_matches('.').to_owned(), attempt: None, what });
+            into.take(Happening {
+                at: written,
+                task: task.trim_end_matches('.').to_owned(),
+                attempt: None,
+                what,
+            });
             return Ok(());
         }
     }
-    for prefix in ["PRE Script of node ", "PRE script of Node ", "PRE Script of Node "] {
-        if let Some((task, _)) = rest.strip_prefix(prefix).and_then(|rest| rest.split_once(' ')) {
-            into.take(Happening { at: written, task: task.to_owned(), attempt: None, what: What::PreScriptEnded });
-            return Ok(());
-        }
-    }
-    for prefix in ["POST Script of node ", "POST script of Node ", "POST Script of Node "] {
-        if let Some((task, verdict)) = rest.strip_prefix(prefix).and_then(|rest| rest.split_once(' ')) {
-            let code = i32::from(!verdict.contains("success"));
-            into.take(Happening { at: written, task: task.to_owned(), attempt: None, what: What::Judged(code) });
-            return Ok(());
-        }
+    // `POST Script of node X completed successfully.`, `PRE Script of Job X failed with status 2`
+    if let Some((is_before, rest)) = script(rest)
+        && let Some((task, verdict)) = rest.split_once(' ')
+    {
+        let status =
+            verdict.rsplit_once("status ").and_then(|(_, code)| code.trim_end_matches('.').parse().ok());
+        let code = if verdict.contains("success") { 0 } else { status.unwrap_or(1) };
+        let what = match (is_before, code) {
+            (true, 0) => What::PreScriptEnded,
+            (true, code) => What::PreScriptFailed(code),
+            (false, code) => What::Judged(code),
+        };
+        into.take(Happening { at: written, task: task.to_owned(), attempt: None, what });
+        return Ok(());
     }
     let Some(event) = rest.strip_prefix("Event: ULOG_") else { return Ok(()) };
     let (name, rest) = event.split_once(" for ").ok_or("an event is cut off")?;
@@ -62,6 +72,18 @@ pub fn take(line: &str, into: &mut Assembly) -> Result<(), String> {
     };
     into.take(Happening { at, task: task.to_owned(), attempt: None, what });
     Ok(())
+}
+
+/// Whether a line is of a pre-script, and what follows the word that names its task.
+fn script(line: &str) -> Option<(bool, &str)> {
+    let lower = line.get(..24)?.to_ascii_lowercase();
+    for (start, is_before) in [("pre script of ", true), ("post script of ", false)] {
+        if lower.starts_with(start) {
+            let rest = &line[start.len()..];
+            return rest.split_once(' ').map(|(_, rest)| (is_before, rest));
+        }
+    }
+    None
 }
 
 /// The edges of a `.dag`: `PARENT a b CHILD c d`.

@@ -33,7 +33,8 @@ fn header(line: &str) -> Option<Header<'_>> {
 fn moment(text: &str) -> Option<(f64, usize)> {
     if let Some(old) = text.get(..14).filter(|old| old.as_bytes()[2] == b'/') {
         let now = DateTime::<Utc>::from(std::time::SystemTime::now());
-        let of = |year: i32| NaiveDateTime::parse_from_str(&format!("{year}/{old}"), "%Y/%m/%d %H:%M:%S").ok();
+        let of =
+            |year: i32| NaiveDateTime::parse_from_str(&format!("{year}/{old}"), "%Y/%m/%d %H:%M:%S").ok();
         let this = of(now.year())?;
         let parsed = if this > now.naive_utc() { of(now.year() - 1)? } else { this };
         return Some((parsed.and_utc().timestamp() as f64, 14));
@@ -70,7 +71,10 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
     if code == 0 {
         // `DAG Node: name` is what DAGMan notes with every submission.
         let node = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: "));
-        names.0.insert(attempt.clone(), node.map_or_else(|| format!("job {attempt}"), |node| node.trim().to_owned()));
+        names.0.insert(
+            attempt.clone(),
+            node.map_or_else(|| format!("job {attempt}"), |node| node.trim().to_owned()),
+        );
     }
     let node = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: "));
     let task = node
@@ -80,7 +84,9 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
     let value = |key: &str| lines.iter().find_map(|line| line.split_once(key)).map(|(_, rest)| rest);
     let exit = || -> Option<i32> {
         let normal = value("(return value ").and_then(|rest| rest.split(')').next()?.parse().ok());
-        normal.or_else(|| value("(signal ").and_then(|rest| rest.split(')').next()?.parse().ok()).map(|signal: i32| -signal))
+        normal.or_else(|| {
+            value("(signal ").and_then(|rest| rest.split(')').next()?.parse().ok()).map(|signal: i32| -signal)
+        })
     };
     let what = match code {
         0 => What::Submitted,

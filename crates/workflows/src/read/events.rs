@@ -11,6 +11,8 @@ use super::{Recording, kind};
 pub enum What {
     PreScriptStarted,
     PreScriptEnded,
+    /// Nothing comes after a pre-script that failed.
+    PreScriptFailed(i32),
     Submitted,
     /// On a machine, if the log says which.
     Executing(Option<String>),
@@ -43,6 +45,8 @@ struct Open {
     executing: Option<f64>,
     terminated: Option<f64>,
     post_script: Option<f64>,
+    /// Whether the log has a name for this attempt.
+    has_key: bool,
     is_closed: bool,
 }
 
@@ -94,6 +98,11 @@ impl Assembly {
         match what {
             What::PreScriptStarted => open.pre_script = Some(at),
             What::PreScriptEnded => one.pre_script = span(open.pre_script, at),
+            What::PreScriptFailed(code) => {
+                one.pre_script = one.pre_script.or_else(|| span(open.pre_script, at));
+                one.exit_code = Some(code);
+                open.is_closed = true;
+            }
             What::Submitted => one.submitted = Some(at),
             What::Executing(host) => {
                 open.executing = Some(at);
@@ -139,12 +148,15 @@ impl Assembly {
         let found = match &key {
             Some(key) => self.by_key.get(&(task.to_owned(), key.clone())).copied().or_else(|| {
                 // What came before the submission did not know its number yet.
-                last.filter(|at| self.attempts[*at].submitted.is_none() && !self.open[*at].is_closed)
+                last.filter(|at| !self.open[*at].has_key && !self.open[*at].is_closed)
             }),
             None => last,
         };
         let begins_anew = key.is_none()
             && match what {
+                _ if found.is_some_and(|at| self.open[at].is_closed) => {
+                    matches!(what, What::Submitted | What::PreScriptStarted)
+                }
                 What::Submitted => found.is_some_and(|at| self.attempts[at].submitted.is_some()),
                 What::PreScriptStarted => found.is_some_and(|at| self.open[at].pre_script.is_some()),
                 _ => false,
@@ -161,6 +173,7 @@ impl Assembly {
             }
         };
         if let Some(key) = key {
+            self.open[index].has_key = true;
             self.by_key.insert((task.to_owned(), key), index);
         }
         index
@@ -194,7 +207,9 @@ impl Assembly {
             }
             let over = |parent: &&str| known.get(parent).and_then(|at| self.attempts[*at].end());
             let ends = parents.get(self.attempts[at].task.0.as_str()).into_iter().flatten().filter_map(over);
-            let moment = ends.max_by(f64::total_cmp).or(self.begun);
+            // Without a graph nothing says since when a task could have been submitted.
+            let begun = self.begun.filter(|_| !self.children.is_empty());
+            let moment = ends.max_by(f64::total_cmp).or(begun);
             let first = attempt.pre_script.map(Span::start).or(attempt.submitted);
             attempt.ready = match (moment, first) {
                 (Some(moment), Some(first)) => Some(moment.min(first)),

@@ -72,9 +72,13 @@ impl Follower {
                 return Ok(());
             }
             let found = Format::of(&self.rest[..self.rest.len().min(ENOUGH)]);
-            let found = found.filter(|format| matches!(format, Format::Jobstate | Format::Dagman | Format::EventLog));
+            let found =
+                found.filter(|format| matches!(format, Format::Jobstate | Format::Dagman | Format::EventLog));
             self.format = Some(found.ok_or_else(|| {
-                Error::file(&self.path, "only jobstate.log, *.dagman.out and event logs of HTCondor grow line by line")
+                Error::file(
+                    &self.path,
+                    "only jobstate.log, *.dagman.out and event logs of HTCondor grow line by line",
+                )
             })?);
         }
         let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };

@@ -25,11 +25,12 @@ pub fn take(line: &str, into: &mut Assembly) -> Result<(), String> {
     let (Some(task), Some(event), Some(detail)) = (task, event, detail) else {
         return Err("it is cut off".into());
     };
-    let code = || detail.parse().unwrap_or(0);
+    // Some lines have what `wait` returned, in which the exit code is the second byte.
+    let code = || detail.parse().map_or(0, |code: i32| if code > 255 { code >> 8 } else { code });
     let what = match event {
         "PRE_SCRIPT_STARTED" => What::PreScriptStarted,
         "PRE_SCRIPT_TERMINATED" => What::PreScriptEnded,
-        "PRE_SCRIPT_SUCCESS" | "PRE_SCRIPT_FAILURE" => return Ok(()),
+        "PRE_SCRIPT_FAILURE" | "PRE_SCRIPT_FAILED" => What::PreScriptFailed(code()),
         "SUBMIT" => What::Submitted,
         "EXECUTE" => What::Executing(None),
         "JOB_TERMINATED" => What::Terminated(None),

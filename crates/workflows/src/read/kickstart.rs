@@ -29,8 +29,8 @@ struct Status {
 /// Adds what a kickstart record (YAML, Pegasus 5) knows.
 pub fn add_record(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> {
     let Some(start) = text.find("- invocation:") else { return Ok(()) };
-    let records: Vec<Record> =
-        serde_saphyr::from_str(&text[start..]).map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
+    let records: Vec<Record> = serde_saphyr::from_str(&text[start..])
+        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
     let main = |record: &Record| {
         let usage = record.mainjob.as_ref()?.usage.as_ref()?;
         Some(usage.utime + usage.stime)

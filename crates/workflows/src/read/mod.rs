@@ -117,7 +117,9 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
         )
     })?;
     let name = name_of(path);
-    let whole = || std::fs::read(path).map_err(Error::io(path)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    let whole = || {
+        std::fs::read(path).map_err(Error::io(path)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+    };
     let wrong = |reason: String| Error::file(path, reason);
     match format {
         Format::Stampede => stampede::read(path),

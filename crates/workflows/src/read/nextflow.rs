@@ -9,7 +9,9 @@ use super::Recording;
 
 pub fn is_header(line: &str) -> bool {
     let names: Vec<&str> = line.split('\t').map(str::trim).collect();
-    names.contains(&"name") && names.contains(&"submit") && (names.contains(&"duration") || names.contains(&"complete"))
+    names.contains(&"name")
+        && names.contains(&"submit")
+        && (names.contains(&"duration") || names.contains(&"complete"))
 }
 
 /// `1h 2m 3.5s`, `250ms`, or raw milliseconds.
@@ -45,11 +47,18 @@ fn moment(text: &str) -> Option<f64> {
 pub fn read(name: &str, text: &str) -> Result<Recording, String> {
     let mut lines = text.lines();
     let header = lines.next().ok_or("it is empty")?;
-    let columns: HashMap<&str, usize> = header.split('\t').enumerate().map(|(at, name)| (name.trim(), at)).collect();
+    let columns: HashMap<&str, usize> =
+        header.split('\t').enumerate().map(|(at, name)| (name.trim(), at)).collect();
     let mut recording = Recording::new(name);
     for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
-        let cell = |name: &str| columns.get(name).and_then(|at| cells.get(*at)).copied().filter(|cell| !cell.is_empty() && *cell != "-");
+        let cell = |name: &str| {
+            columns
+                .get(name)
+                .and_then(|at| cells.get(*at))
+                .copied()
+                .filter(|cell| !cell.is_empty() && *cell != "-")
+        };
         let (Some(task), Some(submit)) = (cell("name"), cell("submit").and_then(moment)) else {
             recording.warn(format!("line {} is left out: it has no name or no submission", at + 2));
             continue;
@@ -57,7 +66,8 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
         let complete = cell("complete").and_then(moment);
         let end = complete.or_else(|| Some(submit + seconds(cell("duration")?)?));
         let start = cell("start").and_then(moment).or_else(|| Some(end? - seconds(cell("realtime")?)?));
-        let execution = start.zip(end).and_then(|(start, end)| Span::new(start.max(submit), end.max(start)).ok());
+        let execution =
+            start.zip(end).and_then(|(start, end)| Span::new(start.max(submit), end.max(start)).ok());
         let cpu = cell("%cpu").and_then(|cell| cell.trim_end_matches('%').parse::<f64>().ok());
         let ran = cell("realtime").and_then(seconds).or(execution.map(Span::seconds));
         // `NAME (sample)` is a task of the process NAME; a process may have its workflow before it.
@@ -75,7 +85,12 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             stage_in_bytes: cell("rchar").and_then(bytes),
             stage_out_bytes: cell("wchar").and_then(bytes),
             exit_code: cell("exit").and_then(|code| code.parse().ok()),
-            ..TaskAttempt::new(task, TaskRole::Compute, process, cell("attempt").and_then(|n| n.parse().ok()).unwrap_or(1))
+            ..TaskAttempt::new(
+                task,
+                TaskRole::Compute,
+                process,
+                cell("attempt").and_then(|n| n.parse().ok()).unwrap_or(1),
+            )
         });
     }
     if recording.run.attempts.is_empty() {

@@ -15,12 +15,13 @@ pub fn is_database(first: &[u8]) -> bool {
 
 /// Every workflow of the database, sub-workflows among them.
 pub fn read(path: &Path) -> Result<Vec<Recording>> {
-    let wrong = |error: rusqlite::Error| Error::file(path, format!("it cannot be read as a stampede database: {error}"));
+    let wrong = |error: rusqlite::Error| {
+        Error::file(path, format!("it cannot be read as a stampede database: {error}"))
+    };
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = Connection::open_with_flags(path, flags).map_err(wrong)?;
-    let mut workflows = database
-        .prepare("SELECT wf_id, dax_label, wf_uuid FROM workflow ORDER BY wf_id")
-        .map_err(wrong)?;
+    let mut workflows =
+        database.prepare("SELECT wf_id, dax_label, wf_uuid FROM workflow ORDER BY wf_id").map_err(wrong)?;
     let known: Vec<(i64, Option<String>, String)> = workflows
         .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .and_then(Iterator::collect)
@@ -47,8 +48,9 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
     if let Some(started) = started {
         assembly.begin(started);
     }
-    let mut edges =
-        database.prepare("SELECT parent_exec_job_id, child_exec_job_id FROM job_edge WHERE wf_id = ? ORDER BY 1, 2")?;
+    let mut edges = database.prepare(
+        "SELECT parent_exec_job_id, child_exec_job_id FROM job_edge WHERE wf_id = ? ORDER BY 1, 2",
+    )?;
     let mut rows = edges.query([id])?;
     while let Some(row) = rows.next()? {
         let (parent, child): (String, String) = (row.get(0)?, row.get(1)?);
@@ -64,7 +66,11 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
     while let Some(row) = rows.next()? {
         let (at, task, state): (f64, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let (sequence, exit): (i64, Option<i32>) = (row.get(3)?, row.get(4)?);
-        let detail = if state.ends_with("FAILURE") { exit.filter(|code| *code != 0).unwrap_or(1) } else { 0 };
+        let detail = if state.ends_with("FAILURE") || state.ends_with("FAILED") {
+            exit.filter(|code| *code != 0).unwrap_or(1)
+        } else {
+            0
+        };
         let line = format!("{} {task} {state} {detail} - - {sequence}", at as i64);
         if let Err(reason) = jobstate::take(&line, &mut assembly) {
             assembly.warnings.push(format!("a state of {task} is left out: {reason}"));
@@ -80,7 +86,8 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
     let mut rows = more.query([id])?;
     let mut seen: std::collections::HashMap<String, u32> = std::collections::HashMap::new();
     while let Some(row) = rows.next()? {
-        let (task, host, cpu): (String, Option<String>, Option<f64>) = (row.get(0)?, row.get(2)?, row.get(3)?);
+        let (task, host, cpu): (String, Option<String>, Option<f64>) =
+            (row.get(0)?, row.get(2)?, row.get(3)?);
         let number = seen.entry(task.clone()).or_default();
         *number += 1;
         if let Some(attempt) = assembly.numbered(&task, *number) {

@@ -22,7 +22,10 @@ impl SubmitFolder {
         let ends = |end: &str| files.iter().find(|path| path.to_string_lossy().ends_with(end));
         let log = Some(folder.join("jobstate.log")).filter(|log| log.is_file());
         let log = log.or_else(|| ends(".dagman.out").cloned()).ok_or_else(|| {
-            Error::file(folder, "it is no submit folder of Pegasus: there is neither jobstate.log nor *.dagman.out")
+            Error::file(
+                folder,
+                "it is no submit folder of Pegasus: there is neither jobstate.log nor *.dagman.out",
+            )
         })?;
         let mut log = Follower::new(&log)?;
         let dag = ends(".dag");
@@ -32,7 +35,10 @@ impl SubmitFolder {
                 log.assembly_mut().edge(&parent, &child);
             }
         }
-        let name = dag.or(Some(&folder.to_owned())).and_then(|path| path.file_stem()).map(|name| name.to_string_lossy().into_owned());
+        let name = dag
+            .or(Some(&folder.to_owned()))
+            .and_then(|path| path.file_stem())
+            .map(|name| name.to_string_lossy().into_owned());
         Ok(Self { folder: folder.to_owned(), log, name: name.unwrap_or_else(|| "run".into()) })
     }
 
@@ -87,9 +93,15 @@ fn add_records(folder: &Path, assembly: &mut Assembly) -> Result<()> {
     for path in files(folder, 0)? {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let Some((stem, number)) = name.rsplit_once('.') else { continue };
-        let (Some(number), Some((task, stream))) = (number.parse::<u32>().ok(), stem.rsplit_once('.')) else { continue };
+        let (Some(number), Some((task, stream))) = (number.parse::<u32>().ok(), stem.rsplit_once('.')) else {
+            continue;
+        };
         let Some(attempt) = assembly.numbered(task, number + 1) else { continue };
-        let text = || fs::read(&path).map_err(Error::io(&path)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        let text = || {
+            fs::read(&path)
+                .map_err(Error::io(&path))
+                .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        };
         match stream {
             "out" if attempt.cpu_seconds.is_none() => {
                 if let Err(reason) = kickstart::add_record(&text()?, attempt) {

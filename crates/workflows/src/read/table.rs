@@ -45,7 +45,11 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
             Ok(true) => {}
         }
         if row.len() != header.len() {
-            recording.warn(format!("line {line} is left out: it has {} of {} cells", row.len(), header.len()));
+            recording.warn(format!(
+                "line {line} is left out: it has {} of {} cells",
+                row.len(),
+                header.len()
+            ));
             continue;
         }
         let row = Row { cells: &row, columns: &columns };
@@ -117,7 +121,8 @@ impl<'a> Row<'a> {
             pre_script: self.span("pre_script_start", "pre_script_end"),
             submitted: self.number("submit"),
             execution,
-            stage_in: stage_in.and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),
+            stage_in: stage_in
+                .and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),
             stage_out: stage_out.and_then(|(seconds, span)| Span::new(span.end() - seconds, span.end()).ok()),
             post_script: self.span("post_script_start", "post_script_end"),
             cpu_seconds: self.number("kickstart_executables_cpu_time").filter(|seconds| *seconds >= 0.0),
@@ -130,14 +135,35 @@ impl<'a> Row<'a> {
 }
 
 /// A run as such a table, so that what was changed can be read again.
-pub fn write(run: &WorkflowRun, labels: &[Option<String>], to: impl std::io::Write) -> Result<(), csv::Error> {
+pub fn write(
+    run: &WorkflowRun,
+    labels: &[Option<String>],
+    to: impl std::io::Write,
+) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(to);
     let label_name = (!labels.is_empty()).then_some("anomaly_type");
     let names = [
-        "type", "ready", "pre_script_start", "pre_script_end", "submit", "execute_start", "execute_end",
-        "post_script_start", "post_script_end", "wms_delay", "pre_script_delay", "queue_delay", "runtime",
-        "post_script_delay", "stage_in_delay", "stage_in_bytes", "stage_out_delay", "stage_out_bytes",
-        "kickstart_hostname", "kickstart_executables_cpu_time", "kickstart_executables_exitcode",
+        "type",
+        "ready",
+        "pre_script_start",
+        "pre_script_end",
+        "submit",
+        "execute_start",
+        "execute_end",
+        "post_script_start",
+        "post_script_end",
+        "wms_delay",
+        "pre_script_delay",
+        "queue_delay",
+        "runtime",
+        "post_script_delay",
+        "stage_in_delay",
+        "stage_in_bytes",
+        "stage_out_delay",
+        "stage_out_bytes",
+        "kickstart_hostname",
+        "kickstart_executables_cpu_time",
+        "kickstart_executables_exitcode",
     ];
     writer.write_record([""].into_iter().chain(label_name).chain(names))?;
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());

@@ -48,7 +48,8 @@ pub fn read(text: &str) -> Result<Recording, String> {
         .filter_map(|file| Some((file["id"].as_str()?.to_owned(), file["sizeInBytes"].as_f64()?)))
         .collect();
     let specified = workflow["specification"]["tasks"].as_array().or(workflow["tasks"].as_array());
-    let specified = specified.ok_or_else(|| format!("it is no WfFormat (version {version:?}): it has no tasks"))?;
+    let specified =
+        specified.ok_or_else(|| format!("it is no WfFormat (version {version:?}): it has no tasks"))?;
     let executed: HashMap<&str, &Value> = workflow["execution"]["tasks"]
         .as_array()
         .into_iter()
@@ -100,10 +101,12 @@ pub fn read(text: &str) -> Result<Recording, String> {
         return Err("no task of it says how long it ran".into());
     }
     // Parents are named by id in one version and by name in the other.
-    let ids: HashMap<String, String> = tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
+    let ids: HashMap<String, String> =
+        tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
     let has_moments = tasks.values().all(|task| task.at.is_some());
     if !has_moments {
-        recording.warn("it has no moments: tasks are taken to start as soon as those before them are over".into());
+        recording
+            .warn("it has no moments: tasks are taken to start as soon as those before them are over".into());
     }
     let mut ends: HashMap<String, f64> = HashMap::new();
     let mut going = HashSet::new();
@@ -113,8 +116,11 @@ pub fn read(text: &str) -> Result<Recording, String> {
     let mut placed = HashSet::new();
     for id in order {
         let Some(task) = tasks.get(&id).filter(|_| placed.insert(id.clone())) else { continue };
-        let parents: Vec<&String> =
-            task.parents.iter().filter_map(|parent| tasks.get_key_value(parent).map(|(id, _)| id).or(ids.get(parent))).collect();
+        let parents: Vec<&String> = task
+            .parents
+            .iter()
+            .filter_map(|parent| tasks.get_key_value(parent).map(|(id, _)| id).or(ids.get(parent)))
+            .collect();
         let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
         let ready = ready.or(begun).unwrap_or(0.0);
         let start = if has_moments { task.at.unwrap_or(ready) } else { ready };
@@ -162,7 +168,10 @@ fn end_of(
                 Some(end) => start = start.max(*end),
                 None if !tasks.contains_key(parent) => {}
                 None if going.contains(parent) => {
-                    recording.warn(format!("{} waits for itself through {parent}; that edge is left out", task.name));
+                    recording.warn(format!(
+                        "{} waits for itself through {parent}; that edge is left out",
+                        task.name
+                    ));
                 }
                 None => {
                     stack.push(parent.clone());

@@ -42,7 +42,12 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         all.push(evaluate(model, &data, protocol, args.split.as_deref(), &settings, args.nested, tell)?);
     }
     if let Some(out) = &args.out {
-        let origin = format!("tracewise workflow evaluate --model {} --runs {}, seed {}", model.name(), args.runs.display(), args.learning.seed);
+        let origin = format!(
+            "tracewise workflow evaluate --model {} --runs {}, seed {}",
+            model.name(),
+            args.runs.display(),
+            args.learning.seed
+        );
         complain(&report::write(&all, out, &origin)?.display().to_string());
     }
     if args.json {
@@ -61,8 +66,11 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         say(&format!("\n{}", figures.protocol))?;
         let (header, rows) = report::confusion(figures);
         say_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
-        let early: Vec<String> =
-            figures.while_running.iter().map(|(share, accuracy)| format!("{accuracy:.3} after {share} % of the run")).collect();
+        let early: Vec<String> = figures
+            .while_running
+            .iter()
+            .map(|(share, accuracy)| format!("{accuracy:.3} after {share} % of the run"))
+            .collect();
         if !early.is_empty() {
             say(&format!("accuracy while it runs: {}", early.join(", ")))?;
         }
@@ -86,6 +94,9 @@ fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         row("with labels, folds by run", found.supervised),
     ];
     say_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;
-    say(&format!("\n{} tasks of {} runs, seed {}, {:.1} s", found.n_jobs, found.n_runs, found.seed, found.seconds))?;
+    say(&format!(
+        "\n{} tasks of {} runs, seed {}, {:.1} s",
+        found.n_jobs, found.n_runs, found.seed, found.seconds
+    ))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -9,8 +9,8 @@ use workflows::classify::Fitted;
 use workflows::read::follow::Follower;
 use workflows::read::submit_folder::SubmitFolder;
 
-use super::classify::in_words;
 use super::super::stop_on_ctrl_c;
+use super::classify::in_words;
 use crate::args::FollowArgs;
 use crate::output::say;
 
@@ -22,7 +22,11 @@ enum Source {
 
 impl Source {
     fn open(path: &Path) -> anyhow::Result<Self> {
-        Ok(if path.is_dir() { Self::Folder(SubmitFolder::open(path)?) } else { Self::Log(Follower::new(path)?) })
+        Ok(if path.is_dir() {
+            Self::Folder(SubmitFolder::open(path)?)
+        } else {
+            Self::Log(Follower::new(path)?)
+        })
     }
 
     fn catch_up(&mut self) -> anyhow::Result<bool> {
@@ -67,7 +71,9 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
 
 fn tell(recording: &Recording, fitted: Option<&Fitted>, is_over: bool, is_json: bool) -> anyhow::Result<()> {
     let run = &recording.run;
-    let count = |is_such: &dyn Fn(&workload::workflow::TaskAttempt) -> bool| run.attempts.iter().filter(|one| is_such(one)).count();
+    let count = |is_such: &dyn Fn(&workload::workflow::TaskAttempt) -> bool| {
+        run.attempts.iter().filter(|one| is_such(one)).count()
+    };
     let n_over = count(&|one| one.is_over());
     let n_failed = count(&|one| one.exit_code.is_some_and(|code| code != 0));
     // Nothing can be said of delays before a task is over.
@@ -79,7 +85,11 @@ fn tell(recording: &Recording, fitted: Option<&Fitted>, is_over: bool, is_json: 
         }))?);
     }
     let state = if is_over { "over" } else { "running" };
-    say(&format!("{:.0} s: {state}, {n_over} of {} attempts over, {n_failed} failed", run.makespan(), run.attempts.len()))?;
+    say(&format!(
+        "{:.0} s: {state}, {n_over} of {} attempts over, {n_failed} failed",
+        run.makespan(),
+        run.attempts.len()
+    ))?;
     match verdict {
         Some(verdict) => say(&format!("  {}", in_words(&verdict))),
         None => Ok(()),

@@ -12,7 +12,8 @@ use crate::args::InjectRunArgs;
 use crate::output::say;
 
 pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
-    let troubles: Vec<Trouble> = args.trouble.iter().map(|text| Trouble::parse(text)).collect::<Result<_, _>>()?;
+    let troubles: Vec<Trouble> =
+        args.trouble.iter().map(|text| Trouble::parse(text)).collect::<Result<_, _>>()?;
     for path in &args.runs {
         let recording = read_run(path)?;
         for trouble in &troubles {
@@ -22,7 +23,12 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
             let out = folder.join(format!("{}.csv", made.name));
             let file = File::create(&out).with_context(|| out.display().to_string())?;
             table::write(&made, &[], file).with_context(|| out.display().to_string())?;
-            say(&format!("{}: {:.0} s, {:.0} s before", out.display(), made.makespan(), recording.run.makespan()))?;
+            say(&format!(
+                "{}: {:.0} s, {:.0} s before",
+                out.display(),
+                made.makespan(),
+                recording.run.makespan()
+            ))?;
         }
     }
     Ok(ExitCode::SUCCESS)

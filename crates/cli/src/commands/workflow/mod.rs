@@ -63,7 +63,10 @@ impl WhichModel {
 impl Learning {
     fn settings(&self, model: Model) -> anyhow::Result<FitSettings> {
         if model.network().is_none() && (self.weights.is_some() || self.augment || self.fine_tune) {
-            anyhow::bail!("{} looks at no pictures: --weights, --augment and --fine-tune are for networks", model.name());
+            anyhow::bail!(
+                "{} looks at no pictures: --weights, --augment and --fine-tune are for networks",
+                model.name()
+            );
         }
         if model == Model::Cnn && self.weights.is_some() {
             anyhow::bail!("cnn is trained from scratch: there are no published weights of it");

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use workload::workflow::WorkflowRun;
 use workload::units::show_count;
+use workload::workflow::WorkflowRun;
 
 use super::warn;
 use crate::args::ReadArgs;
@@ -14,7 +14,8 @@ pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
     let recordings = workflows::read::read(&args.run)?;
     recordings.iter().for_each(|recording| warn(&args.run, &recording.warnings));
     if args.json {
-        let runs: Vec<_> = recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
+        let runs: Vec<_> =
+            recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
         match &runs[..] {
             [one] => say_json(one)?,
             several => say_json(&several)?,
@@ -69,7 +70,8 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
             let mean = |value: &dyn Fn(usize) -> f64| {
                 format!("{:.1}", of.iter().map(|at| value(*at)).sum::<f64>() / of.len().max(1) as f64)
             };
-            let count = |is_such: &dyn Fn(usize) -> bool| of.iter().filter(|at| is_such(**at)).count().to_string();
+            let count =
+                |is_such: &dyn Fn(usize) -> bool| of.iter().filter(|at| is_such(**at)).count().to_string();
             vec![
                 (*kind).to_owned(),
                 of.len().to_string(),
@@ -86,7 +88,17 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         })
         .collect();
     let header = [
-        "KIND", ">TASKS", ">RETRIES", ">FAILED", ">SYSTEM", ">QUEUE", ">STAGE-IN", ">RUN", ">CPU", ">STAGE-OUT", ">POST",
+        "KIND",
+        ">TASKS",
+        ">RETRIES",
+        ">FAILED",
+        ">SYSTEM",
+        ">QUEUE",
+        ">STAGE-IN",
+        ">RUN",
+        ">CPU",
+        ">STAGE-OUT",
+        ">POST",
     ];
     say_table(&header, &rows)?;
     let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();

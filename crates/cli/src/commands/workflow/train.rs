@@ -46,14 +46,20 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     let origin = &fitted.origin;
     if args.json {
         let epochs: Vec<_> = curve.iter().map(|step| json!(step)).collect();
-        say_json(&json!({ "out": args.out, "model": model, "classes": fitted.classes, "runs": origin.n_runs,
-            "by_class": origin.by_class, "seconds": origin.fit_seconds, "curve": epochs }))?;
+        say_json(
+            &json!({ "out": args.out, "model": model, "classes": fitted.classes, "runs": origin.n_runs,
+            "by_class": origin.by_class, "seconds": origin.fit_seconds, "curve": epochs }),
+        )?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(last) = curve.iter().max_by(|a, b| a.validation_accuracy.total_cmp(&b.validation_accuracy)) {
-        complain(&format!("best on what was held out: accuracy {:.3} after epoch {}", last.validation_accuracy, last.epoch));
+        complain(&format!(
+            "best on what was held out: accuracy {:.3} after epoch {}",
+            last.validation_accuracy, last.epoch
+        ));
     }
-    let classes: Vec<String> = origin.by_class.iter().map(|(class, count)| format!("{count} {class}")).collect();
+    let classes: Vec<String> =
+        origin.by_class.iter().map(|(class, count)| format!("{count} {class}")).collect();
     say(&format!(
         "{}: {} learnt from {} runs ({}) in {}",
         args.out.display(),

@@ -191,7 +191,9 @@ impl Conv2d {
         let (size, depth) = (sides.height * sides.width * self.n_inputs, self.n_in_window());
         let out_line = sides.out_width * self.n_outputs;
         let mut rows = Vec::new();
-        for (picture, out) in x.data.chunks_exact(size).zip(out.data.chunks_exact_mut(sides.out_height * out_line)) {
+        for (picture, out) in
+            x.data.chunks_exact(size).zip(out.data.chunks_exact_mut(sides.out_height * out_line))
+        {
             if self.is_pointwise() {
                 let shape = [sides.height * sides.width, self.n_outputs, depth];
                 multiply(shape, out, self.n_outputs, Into::Replace, View::rows(picture, depth), weight);
@@ -255,7 +257,14 @@ impl Operation for Conv2dBack {
                     &rows
                 };
                 let columns = View::transposed(unfolded, depth);
-                multiply([depth, conv.n_outputs, n_rows], of_weight, conv.n_outputs, Into::Add, columns, gradient);
+                multiply(
+                    [depth, conv.n_outputs, n_rows],
+                    of_weight,
+                    conv.n_outputs,
+                    Into::Add,
+                    columns,
+                    gradient,
+                );
                 if is_wanted {
                     let picture = &mut of_x[at * size..(at + 1) * size];
                     let shape = [n_rows, depth, conv.n_outputs];

@@ -71,9 +71,12 @@ impl Depthwise {
         for (picture, out) in x.data.chunks_exact(sizes.0).zip(out.data.chunks_exact_mut(sizes.1)) {
             out.chunks_exact_mut(channels).for_each(|row| row.copy_from_slice(bias));
             self.visit(x.layout, |to, from, at| {
-                let (from, weight) = (&picture[from * channels..][..channels], &weight[at * channels..][..channels]);
+                let (from, weight) =
+                    (&picture[from * channels..][..channels], &weight[at * channels..][..channels]);
                 let to = &mut out[to * channels..][..channels];
-                to.iter_mut().zip(from.iter().zip(weight)).for_each(|(to, (from, weight))| *to += from * weight);
+                to.iter_mut()
+                    .zip(from.iter().zip(weight))
+                    .for_each(|(to, (from, weight))| *to += from * weight);
             });
             self.rectifier.apply(out);
         }
@@ -111,8 +114,10 @@ impl Operation for DepthwiseBack {
             conv.visit(layout, |to, from, at| {
                 let gradient = &gradient[to * channels..][..channels];
                 for channel in 0..channels {
-                    of_weight[at * channels + channel] += gradient[channel] * picture[from * channels + channel];
-                    of_picture[from * channels + channel] += gradient[channel] * weight[at * channels + channel];
+                    of_weight[at * channels + channel] +=
+                        gradient[channel] * picture[from * channels + channel];
+                    of_picture[from * channels + channel] +=
+                        gradient[channel] * weight[at * channels + channel];
                 }
             });
         }

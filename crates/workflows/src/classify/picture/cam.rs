@@ -34,7 +34,9 @@ pub fn map(net: &Net, parameters: &Parameters, picture: Value, class: usize) -> 
     for row in gradient.chunks_exact(channels) {
         weights.iter_mut().zip(row).for_each(|(weight, slope)| *weight += f64::from(*slope));
     }
-    let place = |row: &[f32]| row.iter().zip(&weights).map(|(value, weight)| f64::from(*value) * weight).sum::<f64>().max(0.0);
+    let place = |row: &[f32]| {
+        row.iter().zip(&weights).map(|(value, weight)| f64::from(*value) * weight).sum::<f64>().max(0.0)
+    };
     Map { height, width, values: value.data.chunks_exact(channels).map(place).collect() }
 }
 
@@ -45,8 +47,10 @@ const TAIL: f64 = 0.1;
 pub fn to_attempts(map: &Map, n_rows: usize) -> Evidence {
     let line = |at: usize| &map.values[at * map.width..(at + 1) * map.width];
     let sums: Vec<f64> = (0..map.height).map(|at| line(at).iter().sum()).collect();
-    let weights = (0..n_rows).map(|row| sums[(row * map.height / n_rows.max(1)).min(map.height - 1)]).collect();
-    let columns: Vec<f64> = (0..map.width).map(|x| (0..map.height).map(|y| map.values[y * map.width + x]).sum()).collect();
+    let weights =
+        (0..n_rows).map(|row| sums[(row * map.height / n_rows.max(1)).min(map.height - 1)]).collect();
+    let columns: Vec<f64> =
+        (0..map.width).map(|x| (0..map.height).map(|y| map.values[y * map.width + x]).sum()).collect();
     let total: f64 = columns.iter().sum();
     let place = |share: f64| {
         let mut sum = 0.0;
@@ -56,6 +60,7 @@ pub fn to_attempts(map: &Map, n_rows: usize) -> Evidence {
         });
         at.unwrap_or(map.width) as f64
     };
-    let (from, to) = if total > 0.0 { (place(TAIL), place(1.0 - TAIL) + 1.0) } else { (0.0, map.width as f64) };
+    let (from, to) =
+        if total > 0.0 { (place(TAIL), place(1.0 - TAIL) + 1.0) } else { (0.0, map.width as f64) };
     Evidence::Attempts { weights, from: from / map.width as f64, to: (to / map.width as f64).min(1.0) }
 }

@@ -4,6 +4,8 @@ mod cam;
 pub mod net;
 pub mod weights;
 
+use std::sync::{Mutex, PoisonError};
+
 use learn::artifact::{Tensor, Tensors};
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::loss::class_entropy;
@@ -86,13 +88,19 @@ impl Picture {
     fn start(settings: &PictureSettings, n_classes: usize) -> Result<Self> {
         let mut parameters = Parameters::default();
         let net = Net::new(settings.network, n_classes, &mut parameters, settings.fit.seed);
-        if let Some(path) = &settings.fit.weights {
-            weights::load(&net, settings.network, &mut parameters, path, false)?;
+        match &settings.fit.weights {
+            Some(path) => weights::load(&net, settings.network, &mut parameters, path, false)?,
+            None if settings.network != Network::Small => weights::widen(&net, &mut parameters),
+            None => {}
         }
         Ok(Self { network: settings.network, net, parameters, scale: Vec::new(), n_classes })
     }
 
-    pub fn fit(lesson: &Lesson<'_>, settings: &PictureSettings, tell: &mut impl FnMut(&Step)) -> Result<Self> {
+    pub fn fit(
+        lesson: &Lesson<'_>,
+        settings: &PictureSettings,
+        tell: &mut impl FnMut(&Step),
+    ) -> Result<Self> {
         let side = settings.network.side();
         let all: Vec<Pair<'_>> = lesson.runs.iter().copied().zip(lesson.classes.iter().copied()).collect();
         let (train, held) = match lesson.validation.is_empty() {
@@ -103,7 +111,9 @@ impl Picture {
         if settings.is_frozen() {
             picture.fit_head(&train, &held, settings, tell);
         } else {
-            let gantts = |part: &[Pair<'_>]| -> Vec<Gantt> { part.par_iter().map(|(run, _)| Gantt::new(run)).collect() };
+            let gantts = |part: &[Pair<'_>]| -> Vec<Gantt> {
+                part.par_iter().map(|(run, _)| Gantt::new(run)).collect()
+            };
             let classes = |part: &[Pair<'_>]| part.iter().map(|(_, class)| *class).collect();
             let draw = |gantts: &[Gantt]| -> Vec<Vec<u8>> {
                 gantts.par_iter().map(|gantt| pixels::draw(gantt, side, side).bytes).collect()
@@ -118,6 +128,7 @@ impl Picture {
                 classes: classes(&train),
                 held_pictures: draw(&held_gantts),
                 held_classes: classes(&held),
+                accuracy: Noted::default(),
             };
             picture.parameters = train_all(&task, picture.parameters.clone(), &settings.training(), tell);
         }
@@ -131,7 +142,13 @@ impl Picture {
     }
 
     /// Learns the last layer on what the others make of the pictures, which is computed once.
-    fn fit_head(&mut self, train: &[Pair<'_>], held: &[Pair<'_>], settings: &PictureSettings, tell: &mut impl FnMut(&Step)) {
+    fn fit_head(
+        &mut self,
+        train: &[Pair<'_>],
+        held: &[Pair<'_>],
+        settings: &PictureSettings,
+        tell: &mut impl FnMut(&Step),
+    ) {
         let rows = |part: &[Pair<'_>]| -> Vec<(Vec<f32>, usize)> {
             part.par_iter().map(|(run, class)| (self.features(run), *class)).collect()
         };
@@ -148,7 +165,9 @@ impl Picture {
         let mut parameters = Parameters::default();
         let net = Net::new(network, n_classes, &mut parameters, 0);
         parameters.load(tensors).ok()?;
-        let scale = tensors.get(SCALE).map(|tensor| tensor.values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
+        let scale = tensors
+            .get(SCALE)
+            .map(|tensor| tensor.values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
         Some(Self { network, net, parameters, scale: scale.unwrap_or_default(), n_classes })
     }
 }
@@ -180,14 +199,14 @@ impl Head {
         let moments = |column: usize| {
             let mean = train.iter().map(|(row, _)| row[column]).sum::<f32>() / n_rows;
             let square = train.iter().map(|(row, _)| (row[column] - mean).powi(2)).sum::<f32>() / n_rows;
-            (mean, square.sqrt() + 1e-3)
+            (mean, square.sqrt().max(1e-6))
         };
         let scale: Vec<(f32, f32)> = (0..n_features).map(moments).collect();
         train.iter_mut().chain(&mut held).for_each(|(row, _)| normalise(row, &scale));
         let mut parameters = Parameters::default();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.fit.seed);
         let layer = Linear::new(&mut parameters, "head", [n_features, n_classes], Activation::None, &mut rng);
-        let task = Rows { layer, train, held };
+        let task = Rows { layer, train, held, accuracy: Noted::default() };
         let parameters = train_all(&task, parameters, &settings.training(), tell);
         Self { layer, parameters, scale }
     }
@@ -232,16 +251,25 @@ impl Frozen {
         let classes = lesson.classes.iter().copied().zip(train).map(|(class, at)| (*at, class));
         let (train, held) = match validation {
             [] => held_out(classes.collect(), lesson.n_classes, settings.fit.seed),
-            given => (classes.collect(), given.iter().copied().zip(lesson.validation.iter().map(|(_, class)| *class)).collect()),
+            given => (
+                classes.collect(),
+                given.iter().copied().zip(lesson.validation.iter().map(|(_, class)| *class)).collect(),
+            ),
         };
-        let rows = |part: Vec<(usize, usize)>| part.into_iter().map(|(at, class)| (self.rows[at].clone(), class)).collect();
+        let rows = |part: Vec<(usize, usize)>| {
+            part.into_iter().map(|(at, class)| (self.rows[at].clone(), class)).collect()
+        };
         let head = Head::fit(rows(train), rows(held), lesson.n_classes, &settings, &mut tell);
         test.iter().map(|at| head.chances(self.rows[*at].clone())).collect()
     }
 }
 
 /// Things to learn from and things to stop by: a part of each class.
-fn held_out<T: Copy>(all: Vec<(T, usize)>, n_classes: usize, seed: u64) -> (Vec<(T, usize)>, Vec<(T, usize)>) {
+fn held_out<T: Copy>(
+    all: Vec<(T, usize)>,
+    n_classes: usize,
+    seed: u64,
+) -> (Vec<(T, usize)>, Vec<(T, usize)>) {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
     let (mut train, mut held) = (Vec::new(), Vec::new());
@@ -258,8 +286,23 @@ type Pair<'a> = (&'a WorkflowRun, usize);
 
 /// A task whose held out part also has an accuracy.
 trait Judged: Objective {
-    /// The mean loss and the accuracy on what is held out.
-    fn judge(&self, parameters: &Parameters) -> (f64, f64);
+    /// The accuracy on what is held out when it was last validated.
+    fn accuracy(&self) -> f64;
+}
+
+/// An accuracy that validation notes.
+#[derive(Default)]
+struct Noted(Mutex<f64>);
+
+impl Noted {
+    fn note(&self, (loss, accuracy): (f64, f64)) -> f64 {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = accuracy;
+        loss
+    }
+
+    fn last(&self) -> f64 {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn train_all(
@@ -269,14 +312,13 @@ fn train_all(
     tell: &mut impl FnMut(&Step),
 ) -> Parameters {
     let mut state = TrainState::new(parameters, settings);
-    state.train(task, settings, |epoch, state| {
-        let (validation_loss, validation_accuracy) = task.judge(&state.parameters);
+    state.train(task, settings, |epoch, _| {
         tell(&Step {
             epoch: epoch.epoch,
             n_epochs: epoch.n_epochs,
             loss: epoch.loss,
-            validation_loss,
-            validation_accuracy,
+            validation_loss: epoch.validation,
+            validation_accuracy: task.accuracy(),
             left: epoch.left,
         });
         Then::GoOn
@@ -304,6 +346,7 @@ struct Pictures<'a> {
     classes: Vec<usize>,
     held_pictures: Vec<Vec<u8>>,
     held_classes: Vec<usize>,
+    accuracy: Noted,
 }
 
 impl Objective for Pictures<'_> {
@@ -327,12 +370,6 @@ impl Objective for Pictures<'_> {
     }
 
     fn validation(&self, parameters: &Parameters) -> f64 {
-        self.judge(parameters).0
-    }
-}
-
-impl Judged for Pictures<'_> {
-    fn judge(&self, parameters: &Parameters) -> (f64, f64) {
         let logits: Vec<Vec<f32>> = self
             .held_pictures
             .par_chunks(4)
@@ -341,7 +378,13 @@ impl Judged for Pictures<'_> {
                 logits.chunks_exact(self.n_classes).map(<[f32]>::to_vec).collect::<Vec<_>>()
             })
             .collect();
-        judged(logits.into_iter(), &self.held_classes)
+        self.accuracy.note(judged(logits.into_iter(), &self.held_classes))
+    }
+}
+
+impl Judged for Pictures<'_> {
+    fn accuracy(&self) -> f64 {
+        self.accuracy.last()
     }
 }
 
@@ -350,6 +393,7 @@ struct Rows {
     layer: Linear,
     train: Vec<(Vec<f32>, usize)>,
     held: Vec<(Vec<f32>, usize)>,
+    accuracy: Noted,
 }
 
 impl Objective for Rows {
@@ -367,19 +411,19 @@ impl Objective for Rows {
     }
 
     fn validation(&self, parameters: &Parameters) -> f64 {
-        self.judge(parameters).0
-    }
-}
-
-impl Judged for Rows {
-    fn judge(&self, parameters: &Parameters) -> (f64, f64) {
         let n_classes = parameters.shape(self.layer.weight)[1];
         let logits = self.held.iter().map(|(row, _)| {
             let mut out = vec![0.0; n_classes];
             self.layer.compute(parameters, row, &mut out);
             out
         });
-        judged(logits, &self.held.iter().map(|(_, class)| *class).collect::<Vec<_>>())
+        self.accuracy.note(judged(logits, &self.held.iter().map(|(_, class)| *class).collect::<Vec<_>>()))
+    }
+}
+
+impl Judged for Rows {
+    fn accuracy(&self) -> f64 {
+        self.accuracy.last()
     }
 }
 

@@ -65,7 +65,11 @@ pub(super) enum Layer {
     Linear(Linear, Source),
     Dropout(f32),
     /// The body, and what goes past it: through a convolution, or as it is.
-    Residual { body: Vec<Layer>, past: Option<Box<Layer>>, is_rectified: bool },
+    Residual {
+        body: Vec<Layer>,
+        past: Option<Box<Layer>>,
+        is_rectified: bool,
+    },
 }
 
 pub struct Net {
@@ -85,17 +89,37 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn conv(&mut self, name: &str, norm: Option<(&str, f32)>, windows: Windows, sizes: [usize; 2], rectifier: Rectifier) -> Layer {
+    fn conv(
+        &mut self,
+        name: &str,
+        norm: Option<(&str, f32)>,
+        windows: Windows,
+        sizes: [usize; 2],
+        rectifier: Rectifier,
+    ) -> Layer {
         let conv = Conv2d::new(self.parameters, name, windows, sizes, rectifier, &mut self.rng);
         Layer::Conv(conv, source(name, norm))
     }
 
-    fn depthwise(&mut self, name: &str, norm: Option<(&str, f32)>, windows: Windows, n_channels: usize) -> Layer {
-        let conv = Depthwise::new(self.parameters, name, windows, n_channels, Rectifier::Relu6, &mut self.rng);
+    fn depthwise(
+        &mut self,
+        name: &str,
+        norm: Option<(&str, f32)>,
+        windows: Windows,
+        n_channels: usize,
+    ) -> Layer {
+        let conv =
+            Depthwise::new(self.parameters, name, windows, n_channels, Rectifier::Relu6, &mut self.rng);
         Layer::Depthwise(conv, source(name, norm))
     }
 
-    fn linear(&mut self, name: &str, sizes: [usize; 2], activation: Activation, pixels: Option<usize>) -> Layer {
+    fn linear(
+        &mut self,
+        name: &str,
+        sizes: [usize; 2],
+        activation: Activation,
+        pixels: Option<usize>,
+    ) -> Layer {
         let layer = Linear::new(self.parameters, name, sizes, activation, &mut self.rng);
         Layer::Linear(layer, Source { name: name.into(), norm: None, pixels })
     }
@@ -131,7 +155,8 @@ impl Net {
 
     /// The pictures after the last layer that still makes pictures, and the logits.
     pub fn forward_with_maps(&self, tape: &mut Tape<'_>, x: Var) -> (Var, Var) {
-        let is_map = |layer: &Layer| matches!(layer, Layer::Conv(..) | Layer::Depthwise(..) | Layer::Residual { .. });
+        let is_map =
+            |layer: &Layer| matches!(layer, Layer::Conv(..) | Layer::Depthwise(..) | Layer::Residual { .. });
         let last = self.layers.iter().rposition(is_map).unwrap_or(0);
         let (mut at, mut maps) = (x, x);
         for (index, layer) in self.layers.iter().enumerate() {
@@ -176,7 +201,8 @@ impl Layer {
                 Some(rng) => {
                     let keep = 1.0 / (1.0 - share);
                     let n_values = tape.value(x).data.len();
-                    let factors = (0..n_values).map(|_| if rng.random::<f32>() < *share { 0.0 } else { keep });
+                    let factors =
+                        (0..n_values).map(|_| if rng.random::<f32>() < *share { 0.0 } else { keep });
                     scaled(tape, x, factors.collect())
                 }
             },
@@ -213,7 +239,8 @@ impl Layer {
             Self::Dropout(_) => x,
             Self::Residual { body, past, is_rectified } => {
                 let mut sum = body.iter().fold(x.clone(), |x, layer| layer.compute(parameters, x));
-                let beside = past.as_ref().map_or_else(|| x.clone(), |past| past.compute(parameters, x.clone()));
+                let beside =
+                    past.as_ref().map_or_else(|| x.clone(), |past| past.compute(parameters, x.clone()));
                 learn::nn::tape::add(&mut sum.data, &beside.data);
                 if *is_rectified {
                     sum.data.iter_mut().for_each(|value| *value = value.max(0.0));
@@ -262,7 +289,13 @@ fn vgg16(net: &mut Builder<'_>, n_classes: usize) -> usize {
     let (mut at, mut channels) = (0, 3);
     for (n_convs, outputs) in [(2, 64), (2, 128), (3, 256), (3, 512), (3, 512)] {
         for _ in 0..n_convs {
-            let conv = net.conv(&format!("features.{at}"), None, windows(3, 1, 1), [channels, outputs], Rectifier::Relu);
+            let conv = net.conv(
+                &format!("features.{at}"),
+                None,
+                windows(3, 1, 1),
+                [channels, outputs],
+                Rectifier::Relu,
+            );
             net.push(conv);
             channels = outputs;
             at += 2;
@@ -270,7 +303,14 @@ fn vgg16(net: &mut Builder<'_>, n_classes: usize) -> usize {
         net.push(Layer::MaxPool(windows(2, 2, 0)));
         at += 1;
     }
-    classifier(net, 49, 512, n_classes, [("classifier.0", 0), ("classifier.3", 0), ("classifier.6", 0)], false)
+    classifier(
+        net,
+        49,
+        512,
+        n_classes,
+        [("classifier.0", 0), ("classifier.3", 0), ("classifier.6", 0)],
+        false,
+    )
 }
 
 /// The three layers that AlexNet and VGG end in; AlexNet drops out before the first.
@@ -313,13 +353,31 @@ fn resnet18(net: &mut Builder<'_>, n_classes: usize) -> usize {
             let norm = |part: &str| name(part);
             let (first, second) = (norm("bn1"), norm("bn2"));
             let body = vec![
-                net.conv(&name("conv1"), Some((&first, EPSILON)), windows(3, stride, 1), [inputs, outputs], Rectifier::Relu),
-                net.conv(&name("conv2"), Some((&second, EPSILON)), windows(3, 1, 1), [outputs, outputs], Rectifier::None),
+                net.conv(
+                    &name("conv1"),
+                    Some((&first, EPSILON)),
+                    windows(3, stride, 1),
+                    [inputs, outputs],
+                    Rectifier::Relu,
+                ),
+                net.conv(
+                    &name("conv2"),
+                    Some((&second, EPSILON)),
+                    windows(3, 1, 1),
+                    [outputs, outputs],
+                    Rectifier::None,
+                ),
             ];
             let past = (inputs != outputs).then(|| {
                 let norm = name("downsample.1");
                 let sizes = [inputs, outputs];
-                Box::new(net.conv(&name("downsample.0"), Some((&norm, EPSILON)), windows(1, stride, 0), sizes, Rectifier::None))
+                Box::new(net.conv(
+                    &name("downsample.0"),
+                    Some((&norm, EPSILON)),
+                    windows(1, stride, 0),
+                    sizes,
+                    Rectifier::None,
+                ))
             });
             net.push(Layer::Residual { body, past, is_rectified: true });
             inputs = outputs;
@@ -337,7 +395,15 @@ fn efficientnet_lite0(net: &mut Builder<'_>, n_classes: usize) -> usize {
     let stem = net.conv("_conv_stem", Some(("_bn0", EPSILON)), same(3, 2), [3, 32], Rectifier::Relu6);
     net.push(stem);
     // Repeats, width of windows, stride of the first, times that a block is wider inside, channels that come out.
-    let stages = [(1, 3, 1, 1, 16), (2, 3, 2, 6, 24), (2, 5, 2, 6, 40), (3, 3, 2, 6, 80), (3, 5, 1, 6, 112), (4, 5, 2, 6, 192), (1, 3, 1, 6, 320)];
+    let stages = [
+        (1, 3, 1, 1, 16),
+        (2, 3, 2, 6, 24),
+        (2, 5, 2, 6, 40),
+        (3, 3, 2, 6, 80),
+        (3, 5, 1, 6, 112),
+        (4, 5, 2, 6, 192),
+        (1, 3, 1, 6, 320),
+    ];
     let (mut inputs, mut at) = (32, 0);
     for (repeats, width, first_stride, wider, outputs) in stages {
         for repeat in 0..repeats {
@@ -347,12 +413,29 @@ fn efficientnet_lite0(net: &mut Builder<'_>, n_classes: usize) -> usize {
             let mut body = Vec::new();
             if wider > 1 {
                 let norm = name("_bn0");
-                body.push(net.conv(&name("_expand_conv"), Some((&norm, EPSILON)), same(1, 1), [inputs, inside], Rectifier::Relu6));
+                body.push(net.conv(
+                    &name("_expand_conv"),
+                    Some((&norm, EPSILON)),
+                    same(1, 1),
+                    [inputs, inside],
+                    Rectifier::Relu6,
+                ));
             }
             let norm = name("_bn1");
-            body.push(net.depthwise(&name("_depthwise_conv"), Some((&norm, EPSILON)), same(width, stride), inside));
+            body.push(net.depthwise(
+                &name("_depthwise_conv"),
+                Some((&norm, EPSILON)),
+                same(width, stride),
+                inside,
+            ));
             let norm = name("_bn2");
-            body.push(net.conv(&name("_project_conv"), Some((&norm, EPSILON)), same(1, 1), [inside, outputs], Rectifier::None));
+            body.push(net.conv(
+                &name("_project_conv"),
+                Some((&norm, EPSILON)),
+                same(1, 1),
+                [inside, outputs],
+                Rectifier::None,
+            ));
             if stride == 1 && inputs == outputs {
                 net.push(Layer::Residual { body, past: None, is_rectified: false });
             } else {

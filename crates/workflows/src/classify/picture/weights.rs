@@ -9,15 +9,92 @@ use learn::weights::WeightsError;
 use super::net::{Layer, Net, Network, Source};
 
 /// Loads a file into a network; its last layer only if that is asked for.
-pub fn load(net: &Net, network: Network, parameters: &mut Parameters, path: &Path, with_head: bool) -> Result<(), WeightsError> {
+pub fn load(
+    net: &Net,
+    network: Network,
+    parameters: &mut Parameters,
+    path: &Path,
+    with_head: bool,
+) -> Result<(), WeightsError> {
     let tensors = learn::weights::read(path)?;
-    let n_layers = net.layers.len();
-    let last = if with_head { n_layers } else { n_layers - 1 };
     let other = |reason: String| WeightsError::Other {
         path: path.display().to_string(),
         reason: format!("{reason}; {} is expected", network.name()),
     };
-    net.layers[..last].iter().try_for_each(|layer| load_layer(layer, &tensors, parameters)).map_err(other)
+    take(net, &tensors, parameters, with_head).map_err(other)
+}
+
+/// The same for tensors that are read already.
+pub fn take(
+    net: &Net,
+    tensors: &Tensors,
+    parameters: &mut Parameters,
+    with_head: bool,
+) -> Result<(), String> {
+    let n_layers = net.layers.len();
+    let last = if with_head { n_layers } else { n_layers - 1 };
+    net.layers[..last].iter().try_for_each(|layer| load_layer(layer, tensors, parameters))
+}
+
+/// Random weights as wide as deep networks of rectifiers need them (He et al., 2015), where there are no published ones.
+pub fn widen(net: &Net, parameters: &mut Parameters) {
+    net.layers.iter().for_each(|layer| widen_layer(layer, parameters));
+}
+
+fn widen_layer(layer: &Layer, parameters: &mut Parameters) {
+    let mut widen = |weight: ParameterId, bias: ParameterId| {
+        parameters.get_mut(weight).iter_mut().for_each(|value| *value *= 6f32.sqrt());
+        parameters.get_mut(bias).fill(0.0);
+    };
+    match layer {
+        Layer::Conv(one, _) => widen(one.weight, one.bias),
+        Layer::Depthwise(one, _) => widen(one.weight, one.bias),
+        Layer::Linear(one, _) => widen(one.weight, one.bias),
+        Layer::Residual { body, past, .. } => {
+            body.iter().chain(past.as_deref()).for_each(|layer| widen_layer(layer, parameters));
+        }
+        Layer::MaxPool(_) | Layer::MeanPool | Layer::AsRows | Layer::Dropout(_) => {}
+    }
+}
+
+/// The names and shapes of the tensors that a network takes from published weights.
+pub fn expected(net: &Net, parameters: &Parameters) -> Vec<(String, Vec<usize>)> {
+    let mut found = Vec::new();
+    net.layers.iter().for_each(|layer| expect(layer, parameters, &mut found));
+    found
+}
+
+fn expect(layer: &Layer, parameters: &Parameters, found: &mut Vec<(String, Vec<usize>)>) {
+    let mut conv = |source: &Source, shape: Vec<usize>| {
+        let n_outputs = shape[0];
+        found.push((format!("{}.weight", source.name), shape));
+        match &source.norm {
+            Some((norm, _)) => {
+                let parts = ["weight", "bias", "running_mean", "running_var"];
+                found.extend(parts.map(|part| (format!("{norm}.{part}"), vec![n_outputs])));
+            }
+            None => found.push((format!("{}.bias", source.name), vec![n_outputs])),
+        }
+    };
+    match layer {
+        Layer::Conv(one, source) => {
+            conv(source, vec![one.n_outputs, one.n_inputs, one.windows.width, one.windows.width]);
+        }
+        Layer::Depthwise(one, source) => {
+            conv(source, vec![one.n_channels, 1, one.windows.width, one.windows.width])
+        }
+        Layer::Linear(one, source) => {
+            let shape = parameters.shape(one.weight);
+            conv(source, vec![shape[1], shape[0]]);
+        }
+        Layer::Residual { body, past, .. } => {
+            body.iter().for_each(|layer| expect(layer, parameters, found));
+            if let Some(past) = past {
+                expect(past, parameters, found);
+            }
+        }
+        Layer::MaxPool(_) | Layer::MeanPool | Layer::AsRows | Layer::Dropout(_) => {}
+    }
 }
 
 fn load_layer(layer: &Layer, tensors: &Tensors, parameters: &mut Parameters) -> Result<(), String> {
@@ -46,12 +123,15 @@ fn load_layer(layer: &Layer, tensors: &Tensors, parameters: &mut Parameters) -> 
             let values = parameters.get_mut(conv.weight);
             for channel in 0..channels {
                 for place in 0..size * size {
-                    values[place * channels + channel] = weight.values[channel * size * size + place] * scale[channel];
+                    values[place * channels + channel] =
+                        weight.values[channel * size * size + place] * scale[channel];
                 }
             }
             parameters.get_mut(conv.bias).copy_from_slice(&offset);
         }
-        Layer::Linear(linear, source) => load_linear(linear.weight, linear.bias, source, tensors, parameters)?,
+        Layer::Linear(linear, source) => {
+            load_linear(linear.weight, linear.bias, source, tensors, parameters)?
+        }
         Layer::Residual { body, past, .. } => {
             body.iter().try_for_each(|layer| load_layer(layer, tensors, parameters))?;
             if let Some(past) = past {
@@ -88,7 +168,12 @@ fn load_linear(
     Ok(())
 }
 
-fn found<'a>(tensors: &'a Tensors, source: &Source, part: &str, shape: &[usize]) -> Result<&'a Tensor, String> {
+fn found<'a>(
+    tensors: &'a Tensors,
+    source: &Source,
+    part: &str,
+    shape: &[usize],
+) -> Result<&'a Tensor, String> {
     named(tensors, &source.name, part, shape)
 }
 
@@ -107,8 +192,10 @@ fn norm(tensors: &Tensors, source: &Source, n_outputs: usize) -> Result<(Vec<f32
         return Ok((vec![1.0; n_outputs], found(tensors, source, "bias", &[n_outputs])?.values.clone()));
     };
     let part = |part: &str| named(tensors, name, part, &[n_outputs]).map(|tensor| &tensor.values);
-    let (weight, bias, mean, variance) = (part("weight")?, part("bias")?, part("running_mean")?, part("running_var")?);
-    let scale: Vec<f32> = weight.iter().zip(variance).map(|(weight, variance)| weight / (variance + epsilon).sqrt()).collect();
+    let (weight, bias, mean, variance) =
+        (part("weight")?, part("bias")?, part("running_mean")?, part("running_var")?);
+    let scale: Vec<f32> =
+        weight.iter().zip(variance).map(|(weight, variance)| weight / (variance + epsilon).sqrt()).collect();
     let offset = bias.iter().zip(mean).zip(&scale).map(|((bias, mean), scale)| bias - mean * scale).collect();
     Ok((scale, offset))
 }

@@ -57,10 +57,14 @@ impl Memory {
         let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
         let raw = view.rows(&lesson.runs);
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
-        let trees = ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
-        let mut rows: Vec<Vec<f32>> = raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
+        let trees =
+            ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
+        let mut rows: Vec<Vec<f32>> =
+            raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
         let deviations = deviations(&rows, lesson);
-        rows.iter_mut().for_each(|row| row.iter_mut().zip(&deviations).for_each(|(value, deviation)| *value /= deviation));
+        rows.iter_mut().for_each(|row| {
+            row.iter_mut().zip(&deviations).for_each(|(value, deviation)| *value /= deviation)
+        });
         let rows = Matrix::new(rows.concat(), raw.n_columns());
         let mut distances: Vec<f32> =
             (0..rows.n_rows()).into_par_iter().map(|at| distance(&rows, rows.row(at), Some(at))).collect();
@@ -74,8 +78,13 @@ impl Memory {
 
     /// The share of remembered runs that are nearer to others than this one is to any: above nearly all, it is new.
     pub fn novelty(&self, run: &WorkflowRun) -> f64 {
-        let row: Vec<f32> =
-            self.view.row(run).iter().zip(&self.deviations).map(|(value, deviation)| tamed(*value) / deviation).collect();
+        let row: Vec<f32> = self
+            .view
+            .row(run)
+            .iter()
+            .zip(&self.deviations)
+            .map(|(value, deviation)| tamed(*value) / deviation)
+            .collect();
         let found = distance(&self.rows, &row, None);
         self.distances.partition_point(|known| *known < found) as f64 / self.distances.len().max(1) as f64
     }
@@ -86,7 +95,10 @@ impl Memory {
 
     pub fn tensors(&self) -> Tensors {
         let row = |values: &[f32]| Tensor { shape: vec![values.len()], values: values.to_vec() };
-        let rows = Tensor { shape: vec![self.rows.n_rows(), self.rows.n_columns()], values: self.rows.as_slice().to_vec() };
+        let rows = Tensor {
+            shape: vec![self.rows.n_rows(), self.rows.n_columns()],
+            values: self.rows.as_slice().to_vec(),
+        };
         [("rows", rows), ("deviations", row(&self.deviations)), ("distances", row(&self.distances))]
             .map(|(name, tensor)| (format!("memory.{name}"), tensor))
             .into()

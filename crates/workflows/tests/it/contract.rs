@@ -1,0 +1,105 @@
+//! What every classifier keeps.
+
+use workflows::classify::{FitSettings, Fitted, Model};
+use workflows::dataset::NORMAL;
+use workflows::unfinished::after;
+
+use crate::made::{dataset, run};
+
+/// AlexNet and VGG-16 are left to the comparison with torchvision: their artifacts are hundreds of megabytes.
+const MODELS: [Model; 6] =
+    [Model::Cnn, Model::EfficientnetLite0, Model::Trees, Model::Centroid, Model::Slowdown, Model::Usual];
+
+fn fit(model: Model) -> Fitted {
+    let data = dataset(10);
+    let all: Vec<usize> = (0..data.runs.len()).collect();
+    let n_epochs = match model {
+        Model::Cnn => Some(12),
+        _ => None,
+    };
+    let settings = FitSettings { seed: 3, n_epochs, ..FitSettings::default() };
+    Fitted::fit(model, &data.select(&all), &[], &settings, |_| {}).unwrap()
+}
+
+#[test]
+fn every_classifier_judges_better_than_chance_says_why_and_can_be_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = dataset(14);
+    for model in MODELS {
+        let fitted = fit(model);
+        let path = folder.path().join(model.name());
+        fitted.write(&path).unwrap();
+        let kept = Fitted::read(&path).unwrap();
+        let (mut n_right, mut n_all) = (0, 0);
+        for one in data.runs.iter().filter(|one| !one.name().ends_with('0')) {
+            let run = &one.recording.run;
+            let chances = fitted.chances(run);
+            assert!((chances.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{}: {chances:?}", model.name());
+            assert_eq!(kept.chances(run), chances, "{} is another after it was kept", model.name());
+            let verdict = fitted.classify(run);
+            assert!(!verdict.because.is_empty() && verdict.probabilities.len() == fitted.classes.len());
+            let is_right = match model {
+                Model::Usual => (verdict.class == NORMAL) == (one.class() == NORMAL),
+                _ => verdict.class == one.class(),
+            };
+            n_right += usize::from(is_right);
+            n_all += 1;
+        }
+        assert!(n_right * 10 > n_all * 7, "{}: {n_right} of {n_all}", model.name());
+    }
+}
+
+#[test]
+fn the_same_seed_makes_the_same_classifier() {
+    for model in [Model::Cnn, Model::Slowdown, Model::Trees] {
+        let other = run("other", 77);
+        assert_eq!(fit(model).chances(&other), fit(model).chances(&other), "{}", model.name());
+    }
+}
+
+#[test]
+fn runs_that_are_not_over_and_runs_of_other_workflows_are_judged_too() {
+    for model in MODELS {
+        let fitted = fit(model);
+        for share in [0.0, 0.1, 0.5, 0.9] {
+            let verdict = fitted.classify(&after(&run("early", 5), share));
+            assert!(verdict.probabilities.values().all(|chance| chance.is_finite()), "{}", model.name());
+        }
+        let mut foreign = run("foreign", 6);
+        foreign.attempts.iter_mut().for_each(|attempt| attempt.kind = format!("other {}", attempt.kind));
+        assert!(fitted.classify(&foreign).probabilities.values().all(|chance| chance.is_finite()));
+    }
+}
+
+#[test]
+fn what_cannot_be_learnt_from_is_refused_in_a_line() {
+    let data = dataset(4);
+    let healthy: Vec<usize> = (0..data.runs.len()).filter(|at| data.runs[*at].class() == NORMAL).collect();
+    let fit = |model, runs: &[usize]| {
+        Fitted::fit(model, &data.select(runs), &[], &FitSettings::default(), |_| {})
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(fit(Model::Slowdown, &healthy).contains("use --model usual"));
+    assert!(fit(Model::Trees, &healthy[..2]).contains("the least"));
+    let troubled: Vec<usize> = (0..data.runs.len()).filter(|at| data.runs[*at].class() != NORMAL).collect();
+    assert!(fit(Model::Slowdown, &troubled).contains("label some `normal`"));
+}
+
+#[test]
+fn reasons_name_the_tasks_the_delay_and_the_trouble() {
+    let data = dataset(10);
+    let fitted = fit(Model::Slowdown);
+    let lossy = data.runs.iter().find(|one| one.class() == "loss").unwrap();
+    let verdict = fitted.classify(&lossy.recording.run);
+    assert_eq!(verdict.class, "loss");
+    let first = &verdict.reasons[0];
+    assert_eq!((first.kind.as_str(), first.delay), ("count", "stage-in"));
+    assert!(first.ratio > 2.0 && first.tasks.len() >= 6 && first.to > first.from, "{first:?}");
+    assert!(
+        verdict.because.contains("stage-in of") && verdict.because.ends_with(": network"),
+        "{}",
+        verdict.because
+    );
+}
