@@ -26,7 +26,11 @@ struct Kept {
 
 impl Trees {
     pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
-        let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
+        Self::fit_to(lesson, View::of(&lesson.runs, &QUANTITIES, &STATISTICS), seed)
+    }
+
+    /// The same on other columns.
+    pub fn fit_to(lesson: &Lesson<'_>, view: View, seed: u64) -> Result<Self> {
         let rows = view.rows(&lesson.runs);
         let weights = vec![1.0; rows.n_rows()];
         let of_class = |class: usize| {

@@ -269,7 +269,7 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
             runs.iter().partition(|run| data.runs[**run].batch.as_ref() == Some(batch));
         let train = data.select(&train);
         let lesson = Lesson::new(&train, &[], &classes);
-        let memory = Memory::fit(&lesson, settings.seed);
+        let memory = Memory::fit(&lesson, settings.seed)?;
         let remembered: Vec<(f64, usize)> = test
             .iter()
             .map(|run| {

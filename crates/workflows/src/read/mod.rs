@@ -85,15 +85,15 @@ impl Format {
         }
         let text = String::from_utf8_lossy(first);
         let line = text.lines().map(str::trim_end).find(|line| !line.is_empty())?;
-        let tests: [(fn(&str) -> bool, Self); 5] = [
-            (table::is_header, Self::Table),
-            (nextflow::is_header, Self::Nextflow),
-            (event_log::is_line, Self::EventLog),
-            (dagman::is_line, Self::Dagman),
-            (jobstate::is_line, Self::Jobstate),
-        ];
-        let known = tests.into_iter().find(|(is_such, _)| is_such(line)).map(|(_, format)| format);
-        known.or_else(|| line.trim_start().starts_with('{').then_some(Self::WfFormat))
+        match line {
+            _ if table::is_header(line) => Some(Self::Table),
+            _ if nextflow::is_header(line) => Some(Self::Nextflow),
+            _ if event_log::is_line(line) => Some(Self::EventLog),
+            _ if dagman::is_line(line) => Some(Self::Dagman),
+            _ if jobstate::is_line(line) => Some(Self::Jobstate),
+            _ if line.trim_start().starts_with('{') => Some(Self::WfFormat),
+            _ => None,
+        }
     }
 }
 

@@ -265,11 +265,7 @@ impl Frozen {
 }
 
 /// Things to learn from and things to stop by: a part of each class.
-fn held_out<T: Copy>(
-    all: Vec<(T, usize)>,
-    n_classes: usize,
-    seed: u64,
-) -> (Vec<(T, usize)>, Vec<(T, usize)>) {
+fn held_out<T: Copy>(all: Labelled<T>, n_classes: usize, seed: u64) -> (Labelled<T>, Labelled<T>) {
     let mut order: Vec<usize> = (0..all.len()).collect();
     order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
     let (mut train, mut held) = (Vec::new(), Vec::new());
@@ -283,6 +279,8 @@ fn held_out<T: Copy>(
 }
 
 type Pair<'a> = (&'a WorkflowRun, usize);
+/// Things with their classes.
+type Labelled<T> = Vec<(T, usize)>;
 
 /// A task whose held out part also has an accuracy.
 trait Judged: Objective {

@@ -7,7 +7,9 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
-use crate::classify::Lesson;
+use crate::classify::trees::Trees;
+use crate::classify::{Classifier, Lesson};
+use crate::error::Result;
 use crate::features::{Quantity, Statistic, View};
 
 const QUANTITIES: [Quantity; 7] = [
@@ -29,7 +31,8 @@ const LEAST_DEVIATION: f32 = 1e-3;
 
 pub struct Memory {
     view: View,
-    trees: ExtraTrees,
+    randomised: ExtraTrees,
+    boosted: Trees,
     /// Rows of runs in units of how runs of a batch differ.
     rows: Matrix,
     deviations: Vec<f32>,
@@ -40,7 +43,8 @@ pub struct Memory {
 #[derive(Serialize, Deserialize)]
 pub struct Kept {
     view: View,
-    trees: ExtraTrees,
+    randomised: ExtraTrees,
+    boosted: serde_json::Value,
 }
 
 /// Sizes count by their order of magnitude; what is not known lies in the middle of nothing.
@@ -53,12 +57,13 @@ fn square(a: &[f32], b: &[f32]) -> f32 {
 }
 
 impl Memory {
-    pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Self {
+    pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
         let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
         let raw = view.rows(&lesson.runs);
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
-        let trees =
+        let randomised =
             ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
+        let boosted = Trees::fit_to(lesson, view.clone(), seed)?;
         let mut rows: Vec<Vec<f32>> =
             raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
         let deviations = deviations(&rows, lesson);
@@ -69,11 +74,13 @@ impl Memory {
         let mut distances: Vec<f32> =
             (0..rows.n_rows()).into_par_iter().map(|at| distance(&rows, rows.row(at), Some(at))).collect();
         distances.sort_by(f32::total_cmp);
-        Self { view, trees, rows, deviations, distances }
+        Ok(Self { view, randomised, boosted, rows, deviations, distances })
     }
 
+    /// Two kinds of trees, each with half of the say.
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        self.trees.chances(&self.view.row(run))
+        let (one, other) = (self.randomised.chances(&self.view.row(run)), self.boosted.chances(run));
+        one.iter().zip(other).map(|(one, other)| (one + other) / 2.0).collect()
     }
 
     /// The share of remembered runs that are nearer to others than this one is to any: above nearly all, it is new.
@@ -90,7 +97,11 @@ impl Memory {
     }
 
     pub fn kept(&self) -> Kept {
-        Kept { view: self.view.clone(), trees: self.trees.clone() }
+        Kept {
+            view: self.view.clone(),
+            randomised: self.randomised.clone(),
+            boosted: self.boosted.settings(),
+        }
     }
 
     pub fn tensors(&self) -> Tensors {
@@ -109,8 +120,16 @@ impl Memory {
         let n_columns = kept.view.features.len();
         let (rows, deviations, distances) = (values("rows")?, values("deviations")?, values("distances")?);
         let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && deviations.len() == n_columns;
-        let Kept { view, trees } = kept;
-        fits.then(|| Self { view, trees, rows: Matrix::new(rows, n_columns), deviations, distances })
+        let boosted = Trees::restore(&kept.boosted)?;
+        let Kept { view, randomised, .. } = kept;
+        fits.then(|| Self {
+            view,
+            randomised,
+            boosted,
+            rows: Matrix::new(rows, n_columns),
+            deviations,
+            distances,
+        })
     }
 }
 

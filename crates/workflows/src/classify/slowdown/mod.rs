@@ -5,7 +5,7 @@
 //! only become surer of it where something is slower. They also learn from weaker trouble, made by going part of the way
 //! from a healthy run to a troubled one, so that what lies between the strengths that were recorded is trouble too. Which
 //! trouble it is, where several would slow the same tasks, randomised trees say that were only shown troubled runs.
-//! The second remembers: extremely randomised trees on all that is known of the delays. It decides where a run is as near
+//! The second remembers: trees, randomised and boosted, on all that is known of the delays. It decides where a run is as near
 //! to those that were learnt from as they are to each other; everything else is new, and the first decides.
 
 mod memory;
@@ -53,7 +53,7 @@ struct Kept {
 impl Slowdown {
     pub fn fit(lesson: &Lesson<'_>, settings: SlowdownSettings, seed: u64) -> Result<Self> {
         let weekless = Weekless::fit(lesson, settings, seed)?;
-        Ok(Self { settings, weekless, memory: Memory::fit(lesson, seed) })
+        Ok(Self { settings, weekless, memory: Memory::fit(lesson, seed)? })
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
