@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use workload::workflow::{Delays, WorkflowRun};
+use workload::workflow::{Delays, TaskRole, WorkflowRun};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
@@ -25,8 +25,7 @@ pub struct TaskChange {
     pub after: f64,
 }
 
-/// The last attempt of each task counts. Names that hold the moment of a plan are compared without their numbers where
-/// nothing else fits.
+/// The last attempt of each task counts.
 pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
     let (first, second) = (by_task(before), by_task(after));
     let mut tasks = Vec::new();
@@ -59,16 +58,13 @@ pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
 fn by_task(run: &WorkflowRun) -> BTreeMap<String, (String, Delays)> {
     let mut found = BTreeMap::new();
     for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
-        // What Pegasus adds is named after the run; it is known by what it is and its place.
-        let name = match attempt.task.0.rsplit_once(&run.name) {
-            Some((before, rest)) => format!("{before}…{rest}"),
-            None if attempt.task.0.starts_with(&attempt.kind)
-                && attempt.role != workload::workflow::TaskRole::Compute =>
-            {
+        // What Pegasus adds is named after the moment of its plan; it is known by what it is and its place.
+        let name = match attempt.role {
+            TaskRole::Compute => attempt.task.0.clone(),
+            TaskRole::Transfer | TaskRole::Auxiliary => {
                 let same = found.keys().filter(|known: &&String| known.starts_with(&attempt.kind)).count();
                 format!("{} {}", attempt.kind, same + 1)
             }
-            None => attempt.task.0.clone(),
         };
         found.insert(name, (attempt.kind.clone(), delays));
     }

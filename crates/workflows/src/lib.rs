@@ -9,6 +9,7 @@ pub mod error;
 pub mod evaluate;
 pub mod features;
 pub mod inject;
+pub mod local;
 pub mod read;
 pub mod unfinished;
 pub mod why;

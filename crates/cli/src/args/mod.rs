@@ -27,7 +27,7 @@ pub use jobs::{
 pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
 pub use workflow::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
-    Learning, ReadArgs, TrainRunsArgs, WhichModel, WorkflowCommand,
+    Learning, ReadArgs, RecordRunsArgs, TrainRunsArgs, WhichModel, WorkflowCommand,
 };
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";

@@ -25,6 +25,8 @@ pub enum WorkflowCommand {
     Inject(InjectRunArgs),
     /// Two runs side by side, task by task
     Compare(CompareRunsArgs),
+    /// Run a small workflow on this machine, with real trouble if wanted, and record it
+    Record(RecordRunsArgs),
 }
 
 /// The model, or `best`, which may be another where there are healthy runs alone.
@@ -242,4 +244,22 @@ pub struct CompareRunsArgs {
     pub after: PathBuf,
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "Trouble is real: cpu_K keeps K threads busy, hdd_P writes to the disk (the more, the less P per cent of \
+    its speed are to be left), loss_P loses P per cent of the packets on the loopback, which needs tc and the right to use \
+    it.\n\nExamples:\n  tracewise workflow record --runs 20 --out runs\n  \
+    tracewise workflow record --trouble cpu_2 --runs 20 --out runs"
+)]
+pub struct RecordRunsArgs {
+    /// normal, cpu_K, hdd_P or loss_P
+    #[arg(long, default_value = "normal")]
+    pub trouble: String,
+    #[arg(long, default_value_t = 1)]
+    pub runs: u32,
+    /// A folder: runs are written to <trouble>/<run>.csv
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }

@@ -10,6 +10,7 @@ mod jobs;
 mod prometheus;
 mod s3;
 mod threads;
+mod workflow;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

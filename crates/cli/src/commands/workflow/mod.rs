@@ -7,6 +7,7 @@ mod evaluate;
 mod follow;
 mod inject;
 mod read;
+mod record;
 mod train;
 
 use std::path::Path;
@@ -29,6 +30,7 @@ pub fn run(command: WorkflowCommand) -> anyhow::Result<ExitCode> {
         WorkflowCommand::Follow(args) => follow::run(&args),
         WorkflowCommand::Inject(args) => inject::run(&args),
         WorkflowCommand::Compare(args) => compare::run(&args),
+        WorkflowCommand::Record(args) => record::run(&args),
     }
 }
 
