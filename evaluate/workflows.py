@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
-SEED = 1
+SEED = 0
 PROTOCOLS = ["authors", "random", "leave-batch-out"]
 # What others reached: seed 004 on a random split, and trees of scikit-learn as measured before.
 PUBLISHED = [

@@ -23,7 +23,8 @@ fn main() -> anyhow::Result<()> {
     let begun = Instant::now();
     let data = Dataset::read(Path::new(&runs))?;
     let read = begun.elapsed().as_secs_f64();
-    let draw = |run: &workflows::LabelledRun| pixels::draw(&Gantt::new(&run.recording.run), SIDE, SIDE).bytes[0];
+    let draw =
+        |run: &workflows::LabelledRun| pixels::draw(&Gantt::new(&run.recording.run), SIDE, SIDE).bytes[0];
     let begun = Instant::now();
     let mut n_drawn = 0;
     for _ in 0..ROUNDS {

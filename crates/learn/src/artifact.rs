@@ -56,6 +56,27 @@ pub struct Tensor {
 /// By name.
 pub type Tensors = BTreeMap<String, Tensor>;
 
+impl Tensor {
+    /// Numbers in a row.
+    pub fn row(values: Vec<f32>) -> Self {
+        Self { shape: vec![values.len()], values }
+    }
+}
+
+/// Tensors of a part, with its name before theirs.
+pub fn within(part: &str, tensors: Tensors) -> impl Iterator<Item = (String, Tensor)> {
+    tensors.into_iter().map(move |(name, tensor)| (format!("{part}.{name}"), tensor))
+}
+
+/// The tensors of a part, under their own names.
+pub fn part_of(tensors: &Tensors, part: &str) -> Tensors {
+    let own = |(name, tensor): (&String, &Tensor)| {
+        let name = name.strip_prefix(part)?.strip_prefix('.')?;
+        Some((name.to_owned(), tensor.clone()))
+    };
+    tensors.iter().filter_map(own).collect()
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Artifact {
     /// What it is a model of, and of which kind: `threads/ae`.

@@ -1,11 +1,11 @@
 //! Gradient-boosted trees, and the test that they make: can what is synthetic be told from what is real?
 
 use forust_ml::constraints::Constraint;
-use forust_ml::gradientbooster::ContributionsMethod;
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix as Columns};
 
 use crate::Matrix;
+use crate::artifact::{Tensor, Tensors};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BoostError {
@@ -36,7 +36,41 @@ impl Default for BoostSettings {
 }
 
 /// Trees that tell one class of points from another.
-pub struct BoostedTrees(GradientBooster);
+#[derive(Debug, Clone, PartialEq)]
+pub struct BoostedTrees {
+    /// The score before any tree.
+    base: f32,
+    trees: Vec<Vec<Node>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Node {
+    /// What it adds to the score, if it is where a point ends.
+    weight: f32,
+    split: Option<Split>,
+}
+
+/// Numbers below the threshold go to the left, others to the right, what is not known where it was best.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Split {
+    column: u32,
+    threshold: f32,
+    left: u32,
+    right: u32,
+    unknown: u32,
+}
+
+impl Split {
+    fn child(&self, row: &[f32]) -> usize {
+        let value = row[self.column as usize];
+        let child = match value {
+            value if value.is_nan() => self.unknown,
+            value if value < self.threshold => self.left,
+            _ => self.right,
+        };
+        child as usize
+    }
+}
 
 impl BoostedTrees {
     pub fn fit(points: &Matrix, is_positive: &[bool], seed: u64) -> Result<Self, BoostError> {
@@ -67,31 +101,109 @@ impl BoostedTrees {
         trees
             .fit(&Columns::new(&values, points.n_rows(), points.n_columns()), &targets, weights, None)
             .map_err(|error| BoostError::Fit(error.to_string()))?;
-        Ok(Self(trees))
+        let base = trees.base_score as f32;
+        let trees = trees.trees.iter().map(|tree| {
+            let nodes = tree.nodes.iter().map(|node| Node {
+                weight: node.weight_value,
+                split: (!node.is_leaf).then_some(Split {
+                    column: node.split_feature as u32,
+                    threshold: node.split_value as f32,
+                    left: node.left_child as u32,
+                    right: node.right_child as u32,
+                    unknown: node.missing_node as u32,
+                }),
+            });
+            nodes.collect()
+        });
+        let trees = trees.collect();
+        Ok(Self { base, trees })
     }
 
     /// Higher is more like the positive class: the logarithm of its odds.
     pub fn scores(&self, points: &Matrix) -> Vec<f64> {
-        let values = by_column(points);
-        self.0.predict(&Columns::new(&values, points.n_rows(), points.n_columns()), false)
+        points.rows().map(|row| self.score(row)).collect()
     }
 
-    /// What each column adds to the score of one point, and last what is there without any.
+    pub fn score(&self, row: &[f32]) -> f64 {
+        let leaf = |nodes: &Vec<Node>| {
+            let mut node = &nodes[0];
+            while let Some(split) = &node.split {
+                node = &nodes[split.child(row)];
+            }
+            f64::from(node.weight)
+        };
+        f64::from(self.base) + self.trees.iter().map(leaf).sum::<f64>()
+    }
+
+    /// What each column adds to the score of one point, and last what is there without any: the change of what a tree would
+    /// say, at every split on the way.
     pub fn contributions(&self, row: &[f32]) -> Vec<f64> {
-        let values: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
-        let columns = Columns::new(&values, 1, row.len());
-        self.0.predict_contributions(&columns, ContributionsMethod::Average, false)
+        let mut parts = vec![0.0; row.len() + 1];
+        parts[row.len()] = f64::from(self.base);
+        for nodes in &self.trees {
+            let mut node = &nodes[0];
+            parts[row.len()] += f64::from(node.weight);
+            while let Some(split) = &node.split {
+                let child = &nodes[split.child(row)];
+                parts[split.column as usize] += f64::from(child.weight - node.weight);
+                node = child;
+            }
+        }
+        parts
     }
 
-    /// The trees as text, to be kept.
-    pub fn to_json(&self) -> Result<String, BoostError> {
-        self.0.json_dump().map_err(|error| BoostError::Fit(error.to_string()))
+    /// All of it as numbers, to be kept.
+    pub fn tensors(&self) -> Tensors {
+        let mut nodes = Vec::new();
+        let mut sizes = Vec::new();
+        for tree in &self.trees {
+            sizes.push(tree.len() as f32);
+            for node in tree {
+                let split = node.split.map(|split| {
+                    let [column, left, right, unknown] =
+                        [split.column, split.left, split.right, split.unknown].map(|number| number as f32);
+                    [column, split.threshold, left, right, unknown]
+                });
+                nodes.push(node.weight);
+                nodes.extend(split.unwrap_or([LEAF, 0.0, 0.0, 0.0, 0.0]));
+            }
+        }
+        let nodes = Tensor { shape: vec![nodes.len() / NODE, NODE], values: nodes };
+        [("base", Tensor::row(vec![self.base])), ("sizes", Tensor::row(sizes)), ("nodes", nodes)]
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .into()
     }
 
-    pub fn from_json(text: &str) -> Result<Self, BoostError> {
-        GradientBooster::from_json(text).map(Self).map_err(|error| BoostError::Fit(error.to_string()))
+    /// Nothing, if the numbers make no trees.
+    pub fn restore(tensors: &Tensors) -> Option<Self> {
+        let values = |name: &str| tensors.get(name).map(|tensor| tensor.values.as_slice());
+        let mut rows = values("nodes")?.chunks_exact(NODE);
+        let mut trees = Vec::new();
+        for size in values("sizes")? {
+            let size = *size as usize;
+            let mut nodes = Vec::with_capacity(size);
+            for _ in 0..size {
+                let [weight, column, threshold, left, right, unknown] = *rows.next()? else { return None };
+                let is_inside = [left, right, unknown].iter().all(|child| (*child as usize) < size);
+                let split = (column != LEAF && is_inside).then_some(Split {
+                    column: column as u32,
+                    threshold,
+                    left: left as u32,
+                    right: right as u32,
+                    unknown: unknown as u32,
+                });
+                nodes.push(Node { weight, split });
+            }
+            trees.push(nodes);
+        }
+        Some(Self { base: *values("base")?.first()?, trees })
     }
 }
+
+/// The column of a node that has no split.
+const LEAF: f32 = -1.0;
+/// Numbers that a node is kept as.
+const NODE: usize = 6;
 
 fn by_column(points: &Matrix) -> Vec<f64> {
     let column = |column: usize| points.rows().map(move |row| f64::from(row[column]));
@@ -170,7 +282,7 @@ mod tests {
         let line = Matrix::new((0..100).map(|at| at as f32 / 100.0).collect(), 1);
         let scores = trees.scores(&line);
         assert!(scores.windows(2).all(|pair| pair[0] <= pair[1]) && scores[99] > scores[0]);
-        let kept = BoostedTrees::from_json(&trees.to_json().unwrap()).unwrap();
+        let kept = BoostedTrees::restore(&trees.tensors()).unwrap();
         assert_eq!(kept.scores(&line), scores);
         let parts = trees.contributions(&[0.9]);
         assert!((parts.iter().sum::<f64>() - trees.scores(&Matrix::new(vec![0.9], 1))[0]).abs() < 1e-6);

@@ -1,12 +1,15 @@
 //! Extremely randomised trees (Geurts et al., 2006): many deep trees, each split the best of a few drawn at random. Their
 //! votes are shared chances, which are less sure of what is unlike all that was learnt.
 
+use std::collections::HashMap;
+
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::Matrix;
+use crate::artifact::{Tensor, Tensors};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExtraTreesSettings {
@@ -22,15 +25,15 @@ impl Default for ExtraTreesSettings {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 enum Node {
-    /// Points below the threshold go to `below`, the others to the node after it.
-    Split { column: u32, threshold: f32, below: u32, above: u32 },
+    /// Points below the threshold go to the next node, the others to `above`.
+    Split { column: u32, threshold: f32, above: u32 },
     /// Shares of the classes.
     Leaf(Vec<f32>),
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ExtraTrees {
     n_classes: usize,
     trees: Vec<Vec<Node>>,
@@ -109,15 +112,79 @@ impl ExtraTrees {
         loop {
             match &nodes[at] {
                 Node::Leaf(shares) => return shares,
-                Node::Split { column, threshold, below, above } => {
+                Node::Split { column, threshold, above } => {
                     let value = row[*column as usize];
                     let value = if value.is_nan() { UNKNOWN } else { value };
-                    at = if value < *threshold { *below } else { *above } as usize;
+                    at = if value < *threshold { at + 1 } else { *above as usize };
                 }
             }
         }
     }
+
+    /// All of it as numbers, to be kept: of a node its column, its threshold and where the others go; of a leaf minus one, and
+    /// which row of shares is its own.
+    pub fn tensors(&self) -> Tensors {
+        let (mut nodes, mut sizes, mut shares) = (Vec::new(), Vec::new(), Vec::new());
+        // Most leaves are of one class.
+        let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
+        for tree in &self.trees {
+            sizes.push(tree.len() as f32);
+            for node in tree {
+                match node {
+                    Node::Split { column, threshold, above } => {
+                        nodes.extend([*column as f32, *threshold, *above as f32])
+                    }
+                    Node::Leaf(of) => {
+                        let bits = of.iter().map(|share| share.to_bits()).collect();
+                        let at = *known.entry(bits).or_insert_with(|| {
+                            shares.extend_from_slice(of);
+                            shares.len() / self.n_classes - 1
+                        });
+                        nodes.extend([LEAF, 0.0, at as f32]);
+                    }
+                }
+            }
+        }
+        let nodes = Tensor { shape: vec![nodes.len() / NODE, NODE], values: nodes };
+        let shares =
+            Tensor { shape: vec![shares.len() / self.n_classes.max(1), self.n_classes], values: shares };
+        [("sizes", Tensor::row(sizes)), ("nodes", nodes), ("shares", shares)]
+            .map(|(name, tensor)| (name.to_owned(), tensor))
+            .into()
+    }
+
+    /// Nothing, if the numbers make no trees.
+    pub fn restore(tensors: &Tensors) -> Option<Self> {
+        let shares = tensors.get("shares")?;
+        let n_classes = *shares.shape.get(1).filter(|count| **count > 0)?;
+        let shares: Vec<&[f32]> = shares.values.chunks_exact(n_classes).collect();
+        let mut rows = tensors.get("nodes")?.values.chunks_exact(NODE);
+        let mut trees = Vec::new();
+        for size in &tensors.get("sizes")?.values {
+            let size = *size as usize;
+            let mut nodes = Vec::with_capacity(size);
+            for at in 0..size {
+                let [column, threshold, third] = *rows.next()? else { return None };
+                let third = third as usize;
+                nodes.push(match column == LEAF {
+                    true => Node::Leaf(shares.get(third)?.to_vec()),
+                    // Every way leads forward, and so to a leaf.
+                    false if third > at && third < size => {
+                        Node::Split { column: column as u32, threshold, above: third as u32 }
+                    }
+                    false => return None,
+                });
+            }
+            trees.push(nodes);
+        }
+        Some(Self { n_classes, trees })
+    }
 }
+
+/// The column of a node that is a leaf.
+const LEAF: f32 = -1.0;
+/// Numbers that a node is kept as.
+const NODE: usize = 3;
 
 /// Grows the node of some points; returns where it is.
 fn grow(
@@ -144,9 +211,9 @@ fn grow(
         }
     }
     let (first, second) = points.split_at_mut(n_below);
-    let below = grow(sample, first, least_split, nodes, rng);
+    grow(sample, first, least_split, nodes, rng);
     let above = grow(sample, second, least_split, nodes, rng);
-    nodes[at] = Node::Split { column: column as u32, threshold, below, above };
+    nodes[at] = Node::Split { column: column as u32, threshold, above };
     at as u32
 }
 
@@ -222,6 +289,7 @@ mod tests {
         assert!(n_right > 180, "{n_right} of 200");
         let again = ExtraTrees::fit(&points.select(&learnt), &classes[..400], &weights, 2, settings);
         assert_eq!(trees, again, "the same seed makes the same trees");
+        assert_eq!(ExtraTrees::restore(&trees.tensors()), Some(trees), "and they can be kept");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use learn::artifact::{Artifact, Tensor, Tensors};
+use learn::artifact::{Artifact, Tensors, part_of, within};
 use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
@@ -320,12 +320,7 @@ impl Fitted {
         };
         let mut tensors = self.classifier.tensors();
         for (at, early) in self.early.iter().enumerate() {
-            let named = early
-                .classifier
-                .tensors()
-                .into_iter()
-                .map(|(name, tensor)| (format!("early{at}.{name}"), tensor));
-            tensors.extend(named);
+            tensors.extend(within(&format!("early{at}"), early.classifier.tensors()));
         }
         let body = serde_json::to_value(body).map_err(|error| Error::file(folder, error))?;
         let kind = format!("workflows/{}", self.model.name());
@@ -347,11 +342,7 @@ impl Fitted {
             restore(model, &body.settings, &artifact.tensors, &body.usual).ok_or_else(damaged)?;
         let mut early = Vec::new();
         for (at, (progress, settings)) in body.early.iter().enumerate() {
-            let prefix = format!("early{at}.");
-            let own = |(name, tensor): (&String, &Tensor)| {
-                Some((name.strip_prefix(&prefix)?.to_owned(), tensor.clone()))
-            };
-            let tensors: Tensors = artifact.tensors.iter().filter_map(own).collect();
+            let tensors = part_of(&artifact.tensors, &format!("early{at}"));
             let classifier = restore(model, settings, &tensors, &body.usual).ok_or_else(damaged)?;
             early.push(Early { progress: *progress, classifier });
         }
@@ -454,7 +445,7 @@ fn restore(
 ) -> Option<Box<dyn Classifier>> {
     match model {
         Model::Centroid => centroid::Centroid::restore(settings, tensors).map(|found| Box::new(found) as _),
-        Model::Trees => trees::Trees::restore(settings).map(|found| Box::new(found) as _),
+        Model::Trees => trees::Trees::restore(settings, tensors).map(|found| Box::new(found) as _),
         Model::Slowdown => slowdown::Slowdown::restore(settings, tensors).map(|found| Box::new(found) as _),
         Model::Usual => Some(Box::new(usual.clone())),
         Model::Cnn | Model::Alexnet | Model::Vgg16 | Model::Resnet18 | Model::EfficientnetLite0 => {

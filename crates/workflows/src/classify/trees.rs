@@ -1,9 +1,7 @@
 //! Gradient-boosted trees on the delay table: one set of trees a class, against all others.
 
-use learn::Matrix;
-use learn::artifact::Tensors;
+use learn::artifact::{Tensors, part_of, within};
 use learn::boost::{BoostSettings, BoostedTrees};
-use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
 use super::{Classifier, Evidence, Lesson};
@@ -16,12 +14,6 @@ const STATISTICS: [Statistic; 4] = [Statistic::Mean, Statistic::Deviation, Stati
 pub struct Trees {
     view: View,
     by_class: Vec<BoostedTrees>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct Kept {
-    view: View,
-    trees: Vec<String>,
 }
 
 impl Trees {
@@ -43,21 +35,30 @@ impl Trees {
         Ok(Self { view, by_class })
     }
 
-    pub fn restore(settings: &serde_json::Value) -> Option<Self> {
-        let kept: Kept = serde_json::from_value(settings.clone()).ok()?;
-        let by_class =
-            kept.trees.iter().map(|text| BoostedTrees::from_json(text).ok()).collect::<Option<_>>()?;
-        Some(Self { view: kept.view, by_class })
+    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let view: View = serde_json::from_value(settings.clone()).ok()?;
+        let parts =
+            (0..).map(|class| part_of(tensors, &format!("class{class}"))).take_while(|part| !part.is_empty());
+        let by_class = parts.map(|part| BoostedTrees::restore(&part)).collect::<Option<_>>()?;
+        Some(Self { view, by_class })
+    }
+
+    /// Columns that it looks at.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    pub fn chances_of_row(&self, row: &[f32]) -> Vec<f64> {
+        let chance = |trees: &BoostedTrees| 1.0 / (1.0 + (-trees.score(row)).exp());
+        let chances: Vec<f64> = self.by_class.iter().map(chance).collect();
+        let sum: f64 = chances.iter().sum();
+        chances.into_iter().map(|chance| chance / sum.max(1e-12)).collect()
     }
 }
 
 impl Classifier for Trees {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let row = Matrix::new(self.view.row(run), self.view.features.len().max(1));
-        let odds = self.by_class.iter().map(|trees| trees.scores(&row).first().copied().unwrap_or_default());
-        let chances: Vec<f64> = odds.map(|odds| 1.0 / (1.0 + (-odds).exp())).collect();
-        let sum: f64 = chances.iter().sum();
-        chances.into_iter().map(|chance| chance / sum.max(1e-12)).collect()
+        self.chances_of_row(&self.view.row(run))
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
@@ -66,11 +67,13 @@ impl Classifier for Trees {
     }
 
     fn tensors(&self) -> Tensors {
-        Tensors::new()
+        let part = |(class, trees): (usize, &BoostedTrees)| {
+            within(&format!("class{class}"), trees.tensors()).collect::<Vec<_>>()
+        };
+        self.by_class.iter().enumerate().flat_map(part).collect()
     }
 
     fn settings(&self) -> serde_json::Value {
-        let trees = self.by_class.iter().filter_map(|trees| trees.to_json().ok()).collect();
-        serde_json::json!(Kept { view: self.view.clone(), trees })
+        serde_json::json!(self.view)
     }
 }

@@ -1,10 +1,9 @@
 //! Runs that were learnt from, remembered: what classes their like were, and whether a run is like any of them at all.
 
 use learn::Matrix;
-use learn::artifact::{Tensor, Tensors};
+use learn::artifact::{Tensor, Tensors, part_of, within};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
 use rayon::prelude::*;
-use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
 use crate::classify::trees::Trees;
@@ -30,7 +29,6 @@ const NEIGHBOUR: usize = 3;
 const LEAST_DEVIATION: f32 = 1e-3;
 
 pub struct Memory {
-    view: View,
     randomised: ExtraTrees,
     boosted: Trees,
     /// Rows of runs in units of how runs of a batch differ.
@@ -38,13 +36,6 @@ pub struct Memory {
     deviations: Vec<f32>,
     /// How far each run is from its neighbours, in order.
     distances: Vec<f32>,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct Kept {
-    view: View,
-    randomised: ExtraTrees,
-    boosted: serde_json::Value,
 }
 
 /// Sizes count by their order of magnitude; what is not known lies in the middle of nothing.
@@ -63,7 +54,7 @@ impl Memory {
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
         let randomised =
             ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
-        let boosted = Trees::fit_to(lesson, view.clone(), seed)?;
+        let boosted = Trees::fit_to(lesson, view, seed)?;
         let mut rows: Vec<Vec<f32>> =
             raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
         let deviations = deviations(&rows, lesson);
@@ -74,62 +65,53 @@ impl Memory {
         let mut distances: Vec<f32> =
             (0..rows.n_rows()).into_par_iter().map(|at| distance(&rows, rows.row(at), Some(at))).collect();
         distances.sort_by(f32::total_cmp);
-        Ok(Self { view, randomised, boosted, rows, deviations, distances })
+        Ok(Self { randomised, boosted, rows, deviations, distances })
     }
 
     /// Two kinds of trees, each with half of the say.
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let (one, other) = (self.randomised.chances(&self.view.row(run)), self.boosted.chances(run));
+        let row = self.boosted.view().row(run);
+        let (one, other) = (self.randomised.chances(&row), self.boosted.chances_of_row(&row));
         one.iter().zip(other).map(|(one, other)| (one + other) / 2.0).collect()
     }
 
     /// The share of remembered runs that are nearer to others than this one is to any: above nearly all, it is new.
     pub fn novelty(&self, run: &WorkflowRun) -> f64 {
-        let row: Vec<f32> = self
-            .view
-            .row(run)
-            .iter()
-            .zip(&self.deviations)
-            .map(|(value, deviation)| tamed(*value) / deviation)
-            .collect();
+        let row = self.boosted.view().row(run);
+        let row: Vec<f32> =
+            row.iter().zip(&self.deviations).map(|(value, deviation)| tamed(*value) / deviation).collect();
         let found = distance(&self.rows, &row, None);
         self.distances.partition_point(|known| *known < found) as f64 / self.distances.len().max(1) as f64
     }
 
-    pub fn kept(&self) -> Kept {
-        Kept {
-            view: self.view.clone(),
-            randomised: self.randomised.clone(),
-            boosted: self.boosted.settings(),
-        }
+    pub fn settings(&self) -> serde_json::Value {
+        self.boosted.settings()
     }
 
     pub fn tensors(&self) -> Tensors {
-        let row = |values: &[f32]| Tensor { shape: vec![values.len()], values: values.to_vec() };
         let rows = Tensor {
             shape: vec![self.rows.n_rows(), self.rows.n_columns()],
             values: self.rows.as_slice().to_vec(),
         };
-        [("rows", rows), ("deviations", row(&self.deviations)), ("distances", row(&self.distances))]
-            .map(|(name, tensor)| (format!("memory.{name}"), tensor))
-            .into()
+        let own = [
+            ("rows", rows),
+            ("deviations", Tensor::row(self.deviations.clone())),
+            ("distances", Tensor::row(self.distances.clone())),
+        ];
+        let own = own.map(|(name, tensor)| (name.to_owned(), tensor)).into_iter();
+        own.chain(within("randomised", self.randomised.tensors()))
+            .chain(within("boosted", self.boosted.tensors()))
+            .collect()
     }
 
-    pub fn restore(kept: Kept, tensors: &Tensors) -> Option<Self> {
-        let values = |name: &str| tensors.get(&format!("memory.{name}")).map(|tensor| tensor.values.clone());
-        let n_columns = kept.view.features.len();
+    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let values = |name: &str| tensors.get(name).map(|tensor| tensor.values.clone());
+        let boosted = Trees::restore(settings, &part_of(tensors, "boosted"))?;
+        let randomised = ExtraTrees::restore(&part_of(tensors, "randomised"))?;
+        let n_columns = boosted.view().features.len();
         let (rows, deviations, distances) = (values("rows")?, values("deviations")?, values("distances")?);
         let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && deviations.len() == n_columns;
-        let boosted = Trees::restore(&kept.boosted)?;
-        let Kept { view, randomised, .. } = kept;
-        fits.then(|| Self {
-            view,
-            randomised,
-            boosted,
-            rows: Matrix::new(rows, n_columns),
-            deviations,
-            distances,
-        })
+        fits.then(|| Self { randomised, boosted, rows: Matrix::new(rows, n_columns), deviations, distances })
     }
 }
 

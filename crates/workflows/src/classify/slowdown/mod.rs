@@ -11,7 +11,7 @@
 mod memory;
 mod weekless;
 
-use learn::artifact::Tensors;
+use learn::artifact::{Tensors, part_of, within};
 use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
@@ -46,8 +46,8 @@ pub struct Slowdown {
 #[derive(Serialize, Deserialize)]
 struct Kept {
     settings: SlowdownSettings,
-    weekless: weekless::Kept,
-    memory: memory::Kept,
+    weekless: serde_json::Value,
+    memory: serde_json::Value,
 }
 
 impl Slowdown {
@@ -58,7 +58,8 @@ impl Slowdown {
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let kept: Kept = serde_json::from_value(settings.clone()).ok()?;
-        let (weekless, memory) = (Weekless::restore(kept.weekless)?, Memory::restore(kept.memory, tensors)?);
+        let weekless = Weekless::restore(&kept.weekless, &part_of(tensors, "weekless"))?;
+        let memory = Memory::restore(&kept.memory, &part_of(tensors, "memory"))?;
         Some(Self { settings: kept.settings, weekless, memory })
     }
 }
@@ -74,14 +75,14 @@ impl Classifier for Slowdown {
     }
 
     fn tensors(&self) -> Tensors {
-        self.memory.tensors()
+        within("weekless", self.weekless.tensors()).chain(within("memory", self.memory.tensors())).collect()
     }
 
     fn settings(&self) -> serde_json::Value {
         serde_json::json!(Kept {
             settings: self.settings,
-            weekless: self.weekless.kept(),
-            memory: self.memory.kept(),
+            weekless: self.weekless.settings(),
+            memory: self.memory.settings(),
         })
     }
 }

@@ -2,11 +2,11 @@
 //! only make surer.
 
 use learn::Matrix;
+use learn::artifact::{Tensors, part_of, within};
 use learn::boost::{BoostSettings, BoostedTrees};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use serde::{Deserialize, Serialize};
 use workload::workflow::{TaskRole, WorkflowRun};
 
 use super::SlowdownSettings;
@@ -26,13 +26,6 @@ pub struct Weekless {
     /// For each class but the healthy one.
     by_trouble: Vec<BoostedTrees>,
     /// Which trouble it is, if it is one.
-    names: ExtraTrees,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct Kept {
-    view: View,
-    trees: Vec<String>,
     names: ExtraTrees,
 }
 
@@ -59,10 +52,7 @@ impl Weekless {
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         let row = self.view.row(run);
         let names = self.names.chances(&row);
-        let row = Matrix::new(row, self.view.features.len().max(1));
-        let odds =
-            self.by_trouble.iter().map(|trees| trees.scores(&row).first().copied().unwrap_or_default());
-        let odds: Vec<f64> = odds.collect();
+        let odds: Vec<f64> = self.by_trouble.iter().map(|trees| trees.score(&row)).collect();
         let most = odds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let troubled = 1.0 / (1.0 + (-most).exp());
         let by_name: Vec<f64> =
@@ -88,15 +78,28 @@ impl Weekless {
         self.view.features.iter().cloned().zip(parts).collect()
     }
 
-    pub fn kept(&self) -> Kept {
-        let trees = self.by_trouble.iter().filter_map(|trees| trees.to_json().ok()).collect();
-        Kept { view: self.view.clone(), trees, names: self.names.clone() }
+    pub fn settings(&self) -> serde_json::Value {
+        serde_json::json!(self.view)
     }
 
-    pub fn restore(kept: Kept) -> Option<Self> {
-        let by_trouble =
-            kept.trees.iter().map(|text| BoostedTrees::from_json(text).ok()).collect::<Option<_>>()?;
-        Some(Self { view: kept.view, by_trouble, names: kept.names })
+    pub fn tensors(&self) -> Tensors {
+        let part = |(at, trees): (usize, &BoostedTrees)| {
+            within(&format!("trouble{at}"), trees.tensors()).collect::<Vec<_>>()
+        };
+        self.by_trouble
+            .iter()
+            .enumerate()
+            .flat_map(part)
+            .chain(within("names", self.names.tensors()))
+            .collect()
+    }
+
+    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let view: View = serde_json::from_value(settings.clone()).ok()?;
+        let parts =
+            (0..).map(|at| part_of(tensors, &format!("trouble{at}"))).take_while(|part| !part.is_empty());
+        let by_trouble = parts.map(|part| BoostedTrees::restore(&part)).collect::<Option<_>>()?;
+        Some(Self { view, by_trouble, names: ExtraTrees::restore(&part_of(tensors, "names"))? })
     }
 }
 
