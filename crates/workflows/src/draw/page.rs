@@ -23,7 +23,7 @@ for(let r=Math.max(0,Math.floor(view.r0/step)*step);r<Math.min(rows.length,view.
 let from=0;row.e.forEach((to,p)=>{if(to>from&&data.parts[p].shown){const x0=Math.max(left,left+(from-view.t0)*sx),x1=Math.min(w,left+(to-view.t0)*sx);
 if(x1>x0){ctx.fillStyle=data.parts[p].colour;ctx.fillRect(x0,y,Math.max(.5,x1-x0),height)}}from=Math.max(from,to)});
 if(row.c&&sy>3){ctx.strokeStyle='#111';const x0=Math.max(left,left+(row.e[0]-view.t0)*sx);ctx.strokeRect(x0+.5,y+.5,Math.max(1,(row.e[7]-row.e[0])*sx-1),Math.max(1,height-1))}
-if(sy>9){ctx.fillStyle=row.f?'#c62828':'#333';ctx.font=Math.min(12,sy-1)+'px sans-serif';ctx.textBaseline='middle';ctx.fillText((row.n+(row.a>1?' (attempt '+row.a+')':'')).slice(-28),2,y+height/2)}}
+if(sy>9){ctx.fillStyle=row.f?'#c62828':'#333';ctx.font=Math.min(12,sy-1)+'px sans-serif';ctx.textBaseline='middle';ctx.fillText((row.n+(row.a>1?' (attempt '+row.a+')':'')).slice(0,30),2,y+height/2)}}
 ctx.fillStyle='#555';ctx.font='11px sans-serif';ctx.textBaseline='alphabetic';
 for(let i=0;i<=8;i++){const t=view.t0+(view.t1-view.t0)*i/8;ctx.fillText(Math.round(t)+' s',Math.min(w-40,left+(t-view.t0)*sx),h-4)}}
 function at(e){const b=canvas.getBoundingClientRect(),x=e.clientX-b.left,y=e.clientY-b.top,h=canvas.clientHeight-18;

@@ -111,7 +111,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
     let mut ends: HashMap<String, f64> = HashMap::new();
     let mut going = HashSet::new();
     for id in &order {
-        end_of(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut recording);
+        find_end(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut recording);
     }
     let mut placed = HashSet::new();
     for id in order {
@@ -142,8 +142,8 @@ pub fn read(text: &str) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// When a task is over. A cycle is cut where it closes, and named.
-fn end_of(
+/// Finds when a task, and all before it, are over. A cycle is cut where it closes, and named.
+fn find_end(
     id: &str,
     tasks: &BTreeMap<String, Task>,
     ids: &HashMap<String, String>,
@@ -151,7 +151,7 @@ fn end_of(
     ends: &mut HashMap<String, f64>,
     going: &mut HashSet<String>,
     recording: &mut Recording,
-) -> f64 {
+) {
     // Depth first with a stack of its own: graphs may be deeper than the stack of a thread.
     let mut stack = vec![id.to_owned()];
     while let Some(id) = stack.last().cloned() {
@@ -185,5 +185,4 @@ fn end_of(
             stack.pop();
         }
     }
-    ends.get(id).copied().unwrap_or(begun)
 }
