@@ -49,6 +49,16 @@ pub struct Jobs {
     pub values: Vec<Vec<f64>>,
 }
 
+/// Intervals one after the other, in seconds after the first job, whatever its own interval.
+pub fn arrivals_of(intervals: &[f64]) -> Vec<f64> {
+    let mut time = 0.0;
+    let arrival = |(row, interval): (usize, &f64)| {
+        time += if row == 0 { 0.0 } else { *interval };
+        time
+    };
+    intervals.iter().enumerate().map(arrival).collect()
+}
+
 impl Jobs {
     pub fn len(&self) -> usize {
         self.values.first().map_or(0, Vec::len)
@@ -79,11 +89,7 @@ impl Jobs {
 
     /// When each came, in seconds after the first.
     pub fn arrivals(&self) -> Vec<f64> {
-        let later = self.intervals().iter().skip(1).scan(0.0, |time, interval| {
-            *time += interval;
-            Some(*time)
-        });
-        std::iter::once(0.0).chain(later).take(self.len()).collect()
+        arrivals_of(self.intervals())
     }
 
     /// As a batch system would be given them; `no run time` is none at all.

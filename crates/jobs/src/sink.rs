@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use serde_json::json;
 
 use crate::error::{Error, Result};
+use crate::features::arrivals_of;
 use crate::format::Format;
 use crate::schema::{Role, Schema};
 use crate::table::{Column, Table, Values};
@@ -154,9 +155,9 @@ fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
     let field = |role: &Option<Role>| {
         let found = match role {
             Some(Role::Index) => Some((0..n_rows).map(|row| row as f64 + 1.0).collect()),
-            Some(Role::Submit) => {
-                of_role(Role::Submit).map(since_first).or_else(|| of_role(Role::Interval).map(summed))
-            }
+            Some(Role::Submit) => of_role(Role::Submit)
+                .map(since_first)
+                .or_else(|| of_role(Role::Interval).map(|intervals| arrivals_of(&intervals))),
             Some(Role::Wait) => {
                 of_role(Role::Wait).or_else(|| minus(of_role(Role::Start), of_role(Role::Submit)))
             }
@@ -175,18 +176,6 @@ fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
 fn since_first(moments: Vec<f64>) -> Vec<f64> {
     let first = moments.first().copied().unwrap_or_default();
     moments.into_iter().map(|moment| moment - first).collect()
-}
-
-fn summed(intervals: Vec<f64>) -> Vec<f64> {
-    let mut time = 0.0;
-    intervals
-        .into_iter()
-        .enumerate()
-        .map(|(row, interval)| {
-            time += if row == 0 { 0.0 } else { interval };
-            time
-        })
-        .collect()
 }
 
 /// Jobs that wait for as long as they ran, on as many resources as they had.

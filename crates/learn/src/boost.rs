@@ -5,7 +5,7 @@ use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix as Columns};
 
 use crate::Matrix;
-use crate::artifact::{Tensor, Tensors};
+use crate::artifact::{Tensor, Tensors, part_of, within};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BoostError {
@@ -198,6 +198,20 @@ impl BoostedTrees {
         }
         Some(Self { base: *values("base")?.first()?, trees })
     }
+}
+
+/// Several of them, each under its number after a name.
+pub fn tensors_of(name: &str, all: &[BoostedTrees]) -> Tensors {
+    let one = |(at, trees): (usize, &BoostedTrees)| {
+        within(&format!("{name}{at}"), trees.tensors()).collect::<Vec<_>>()
+    };
+    all.iter().enumerate().flat_map(one).collect()
+}
+
+/// Nothing, if one of them makes no trees.
+pub fn restore_all(name: &str, tensors: &Tensors) -> Option<Vec<BoostedTrees>> {
+    let parts = (0..).map(|at| part_of(tensors, &format!("{name}{at}"))).take_while(|part| !part.is_empty());
+    parts.map(|part| BoostedTrees::restore(&part)).collect()
 }
 
 /// The column of a node that has no split.

@@ -40,6 +40,11 @@ pub fn class_of(label: &str) -> &str {
     label.split('_').next().unwrap_or(label)
 }
 
+/// The place of a class among classes; the first for one that is not there.
+pub fn number_of(classes: &[String], class: &str) -> usize {
+    classes.iter().position(|known| known == class).unwrap_or(0)
+}
+
 /// `20200610T041238Z` of `1000genome-20200610T041238Z-run0001`.
 fn batch_of(name: &str) -> Option<&str> {
     let (rest, run) = name.rsplit_once('-')?;

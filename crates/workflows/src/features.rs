@@ -30,6 +30,10 @@ pub enum Quantity {
 const UNIT_BYTES: f64 = 1e7;
 
 impl Quantity {
+    /// What trouble shows in whatever the speed of the machines.
+    pub const WEEKLESS: [Self; 4] =
+        [Self::Stretch, Self::StageInSlowness, Self::StageOutSlowness, Self::Length];
+
     pub fn of(self, attempt: &TaskAttempt, delays: &Delays) -> Option<f64> {
         let execution = attempt.execution?;
         let slowness = |span: Option<Span>, bytes: Option<f64>| {
@@ -154,7 +158,10 @@ impl View {
 }
 
 /// The values of every quantity over the attempts of each kind, in order of size. Only attempts that are over count.
-fn by_kind<'a>(run: &'a WorkflowRun, quantities: &[Quantity]) -> BTreeMap<(&'a str, Quantity), Vec<f64>> {
+pub(crate) fn by_kind<'a>(
+    run: &'a WorkflowRun,
+    quantities: &[Quantity],
+) -> BTreeMap<(&'a str, Quantity), Vec<f64>> {
     let mut values: BTreeMap<(&str, Quantity), Vec<f64>> = BTreeMap::new();
     for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
         for quantity in quantities {

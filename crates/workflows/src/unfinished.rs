@@ -2,6 +2,9 @@
 
 use workload::workflow::{Span, TaskAttempt, WorkflowRun};
 
+/// Shares of a run after which it is looked at, with their names.
+pub const SHARES: [(&str, f64); 3] = [("25", 0.25), ("50", 0.5), ("75", 0.75)];
+
 /// The run as it was known at a moment; what had not happened yet is not in it.
 pub fn known_at(run: &WorkflowRun, moment: f64) -> WorkflowRun {
     let past = |at: Option<f64>| at.filter(|at| *at <= moment);

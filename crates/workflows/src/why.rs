@@ -65,7 +65,7 @@ pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidenc
                 *weights.entry((&feature.kind, in_seconds(feature.quantity))).or_default() += weight;
             }
         }
-        Evidence::Attempts { weights: by_attempt, .. } => {
+        Evidence::Attempts(by_attempt) => {
             for ((attempt, delays), weight) in run.attempts.iter().zip(&delays).zip(by_attempt) {
                 if let Some(quantity) = most_unusual(attempt, delays, usual) {
                     *weights.entry((&attempt.kind, quantity)).or_default() += weight.max(0.0);

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use ::jobs::generators::Model;
 use ::jobs::replay::POLICIES;
 use ::jobs::{Preset, Role};
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand};
 use workload::Timestamp;
 
+use super::model_names;
 use crate::times::parse_time;
 
 #[derive(Debug, Subcommand)]
@@ -31,11 +32,8 @@ fn preset_parser() -> impl TypedValueParser<Value = Preset> {
 }
 
 fn model_parser() -> impl TypedValueParser<Value = Model> {
-    let named = |model: Model| PossibleValue::new(model.name()).help(model.description());
-    let best = PossibleValue::new("best")
-        .help(format!("The one that measurements recommend: {}", Model::BEST.name()));
-    let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
-    PossibleValuesParser::new(names)
+    let best = format!("The one that measurements recommend: {}", Model::BEST.name());
+    model_names(&Model::ALL, |model| (model.name(), model.description()), best)
         .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
 }
 

@@ -9,6 +9,7 @@ mod workflow;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use workload::units::{parse_bytes, parse_duration};
 use workload::{JobId, NodeName, Timestamp};
@@ -341,4 +342,17 @@ pub enum ConfigCommand {
     },
     /// A file with every setting, its default and what it does
     Example,
+}
+
+/// Names of models with what they are, and `best`, with what that is.
+fn model_names<T: Copy>(
+    all: &[T],
+    described: impl Fn(T) -> (&'static str, &'static str),
+    best: String,
+) -> PossibleValuesParser {
+    let named = |model: &T| {
+        let (name, description) = described(*model);
+        PossibleValue::new(name).help(description)
+    };
+    PossibleValuesParser::new(all.iter().map(named).chain([PossibleValue::new("best").help(best)]))
 }

@@ -3,11 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand};
 use threads::detect::Model;
 use workload::units::parse_duration;
 use workload::{JobId, NodeName, Set};
+
+use super::model_names;
 
 #[derive(Debug, Subcommand)]
 pub enum ThreadsCommand {
@@ -34,11 +36,8 @@ pub enum ThreadsCommand {
 
 /// Detectors by name, with `best` for the one that measurements recommend.
 fn model_parser() -> impl TypedValueParser<Value = Model> {
-    let named = |model: Model| PossibleValue::new(model.name()).help(model.description());
-    let best = PossibleValue::new("best")
-        .help(format!("The one that measurements recommend: {}", Model::BEST.name()));
-    let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
-    PossibleValuesParser::new(names)
+    let best = format!("The one that measurements recommend: {}", Model::BEST.name());
+    model_names(&Model::ALL, |model| (model.name(), model.description()), best)
         .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
 }
 

@@ -2,10 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use workflows::classify::Model;
 use workflows::evaluate::Protocol;
+
+use super::model_names;
 
 #[derive(Debug, Subcommand)]
 pub enum WorkflowCommand {
@@ -37,14 +39,12 @@ pub enum WhichModel {
 }
 
 fn model_parser() -> impl TypedValueParser<Value = WhichModel> {
-    let named = |model: Model| PossibleValue::new(model.name()).help(model.description());
-    let best = PossibleValue::new("best").help(format!(
+    let best = format!(
         "The one that measurements recommend: {}, or {} where all runs are healthy",
         Model::BEST.name(),
         Model::Usual.name()
-    ));
-    let names: Vec<PossibleValue> = Model::ALL.into_iter().map(named).chain([best]).collect();
-    PossibleValuesParser::new(names).map(|name| {
+    );
+    model_names(&Model::ALL, |model| (model.name(), model.description()), best).map(|name| {
         Model::ALL.into_iter().find(|model| model.name() == name).map_or(WhichModel::Best, WhichModel::This)
     })
 }

@@ -18,14 +18,12 @@ use self::order::{Order, order};
 use self::privacy::{Privacy, privacy};
 use crate::error::{Error, Result};
 use crate::features::{FeatureKind, Jobs};
-use crate::replay::{Outcome, POLICIES, machine_for, replay};
+use crate::replay::{Outcome, POLICIES, UTILISATION, machine_for, replay};
 
 /// Jobs of either trace that there have to be.
 const LEAST_JOBS: usize = 40;
 /// Policies whose slowdowns differ by less than this factor do equally well.
 const TIE: f64 = 1.1;
-/// How much of the machine the real trace should use.
-const UTILISATION: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScoreSettings {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::features::Jobs;
+use crate::features::{Jobs, arrivals_of};
 use crate::schema::Role;
 
 const LAGS: [usize; 3] = [1, 10, 100];
@@ -93,12 +93,7 @@ pub fn autocorrelation(values: &[f64], lag: usize) -> f64 {
 /// When jobs came, without the first.
 fn arrivals(jobs: &Jobs) -> Vec<f64> {
     let n_dropped = if jobs.len() > 5 * N_DROPPED { N_DROPPED } else { 0 };
-    let mut time = 0.0;
-    let later = jobs.intervals()[n_dropped..].iter().enumerate().map(|(index, interval)| {
-        time += if index == 0 { 0.0 } else { *interval };
-        time
-    });
-    later.collect()
+    arrivals_of(&jobs.intervals()[n_dropped..])
 }
 
 /// A trace longer than this many hours has gaps that are mistakes, and no memory for them.

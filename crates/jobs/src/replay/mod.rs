@@ -53,6 +53,9 @@ pub fn n_nodes_of(job: &JobRecord, n_nodes: u64) -> u64 {
     u64::from(job.n_nodes.or(job.n_cores).unwrap_or(1)).clamp(1, n_nodes)
 }
 
+/// How much of a machine is in use, if nobody says how large it is.
+pub const UTILISATION: f64 = 0.9;
+
 /// Nodes with which the machine is in use for `utilisation` of the time, if jobs wait for nothing.
 pub fn machine_for(jobs: &[JobRecord], utilisation: f64) -> u64 {
     let largest = jobs.iter().map(|job| n_nodes_of(job, u64::MAX)).max().unwrap_or(1);

@@ -17,10 +17,10 @@ use workload::workflow::WorkflowRun;
 use self::picture::{Network, PictureSettings};
 use self::slowdown::SlowdownSettings;
 use self::usual::Usual;
-use crate::dataset::{LabelledRun, NORMAL};
+use crate::dataset::{LabelledRun, NORMAL, number_of};
 use crate::error::{Error, Result};
 use crate::features::Feature;
-use crate::unfinished::after;
+use crate::unfinished::{SHARES, after};
 use crate::why::{Reason, reasons};
 
 /// What a fitted classifier does.
@@ -42,8 +42,8 @@ pub trait Classifier: Send + Sync {
 pub enum Evidence {
     /// How much each column of a table speaks for it.
     Features(Vec<(Feature, f64)>),
-    /// How much each attempt does, in the order of the run, and from when to when, as shares of the run.
-    Attempts { weights: Vec<f64>, from: f64, to: f64 },
+    /// How much each attempt does, in the order of the run.
+    Attempts(Vec<f64>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -130,7 +130,7 @@ pub struct Lesson<'a> {
 
 impl<'a> Lesson<'a> {
     pub fn new(runs: &[&'a LabelledRun], validation: &[&'a LabelledRun], classes: &[String]) -> Self {
-        let class_of = |run: &LabelledRun| classes.iter().position(|class| class == run.class()).unwrap_or(0);
+        let class_of = |run: &LabelledRun| number_of(classes, run.class());
         Self {
             runs: runs.iter().map(|run| &run.recording.run).collect(),
             classes: runs.iter().map(|run| class_of(run)).collect(),
@@ -183,8 +183,6 @@ pub struct FitSettings {
     /// Whether pictures are varied while they are learnt from.
     pub is_augmented: bool,
     pub n_epochs: Option<usize>,
-    /// Whether nothing is learnt of runs that are not over.
-    pub is_for_complete_runs: bool,
     pub slowdown: SlowdownSettings,
 }
 
@@ -294,7 +292,7 @@ impl Fitted {
         let known = if healthy.is_empty() { lesson.runs.clone() } else { healthy };
         let usual = Usual::of(&known);
         let classifier = learn(model, &lesson, &usual, settings, &mut tell)?;
-        let early = if settings.is_for_complete_runs || model.network().is_some() || model == Model::Usual {
+        let early = if model.network().is_some() || model == Model::Usual {
             Vec::new()
         } else {
             fit_early(model, &lesson, &usual, settings)?
@@ -401,13 +399,10 @@ fn learn(
     })
 }
 
-/// Shares of a run after which there is a classifier for what is known by then.
-const SHARES: [f64; 3] = [0.25, 0.5, 0.75];
-
 /// Classifiers of the same runs when they had come less far.
 fn fit_early(model: Model, lesson: &Lesson<'_>, usual: &Usual, settings: &FitSettings) -> Result<Vec<Early>> {
     let mut found = Vec::new();
-    for share in SHARES {
+    for (_, share) in SHARES {
         let runs: Vec<WorkflowRun> = lesson.runs.iter().map(|run| after(run, share)).collect();
         let progress = runs
             .iter()

@@ -1,7 +1,7 @@
 //! Gradient-boosted trees on the delay table: one set of trees a class, against all others.
 
-use learn::artifact::{Tensors, part_of, within};
-use learn::boost::{BoostSettings, BoostedTrees};
+use learn::artifact::Tensors;
+use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
 use workload::workflow::WorkflowRun;
 
 use super::{Classifier, Evidence, Lesson};
@@ -37,10 +37,7 @@ impl Trees {
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let view: View = serde_json::from_value(settings.clone()).ok()?;
-        let parts =
-            (0..).map(|class| part_of(tensors, &format!("class{class}"))).take_while(|part| !part.is_empty());
-        let by_class = parts.map(|part| BoostedTrees::restore(&part)).collect::<Option<_>>()?;
-        Some(Self { view, by_class })
+        Some(Self { view, by_class: restore_all("class", tensors)? })
     }
 
     /// Columns that it looks at.
@@ -67,10 +64,7 @@ impl Classifier for Trees {
     }
 
     fn tensors(&self) -> Tensors {
-        let part = |(class, trees): (usize, &BoostedTrees)| {
-            within(&format!("class{class}"), trees.tensors()).collect::<Vec<_>>()
-        };
-        self.by_class.iter().enumerate().flat_map(part).collect()
+        tensors_of("class", &self.by_class)
     }
 
     fn settings(&self) -> serde_json::Value {

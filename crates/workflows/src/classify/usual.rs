@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};
-use workload::workflow::WorkflowRun;
+use workload::workflow::{Delays, TaskAttempt, WorkflowRun};
 
 use super::{Classifier, Evidence, shares_of};
-use crate::features::{Feature, Quantity, Statistic, View};
+use crate::features::{Feature, Quantity, Statistic, View, by_kind};
 
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
@@ -24,9 +24,6 @@ pub const QUANTITIES: [Quantity; 9] = [
     Quantity::StageOutSlowness,
     Quantity::Length,
 ];
-/// Those by which a run is found to be unusual.
-const JUDGED: [Quantity; 4] =
-    [Quantity::Stretch, Quantity::StageInSlowness, Quantity::StageOutSlowness, Quantity::Length];
 
 /// A quantity of the tasks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -68,15 +65,7 @@ impl Usual {
         let mut all: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         let mut of_runs: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         for run in runs {
-            let mut here: BTreeMap<(&str, Quantity), Vec<f64>> = BTreeMap::new();
-            for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
-                for quantity in QUANTITIES {
-                    if let Some(value) = quantity.of(attempt, &delays) {
-                        here.entry((&attempt.kind, quantity)).or_default().push(value);
-                    }
-                }
-            }
-            for ((kind, quantity), mut values) in here {
+            for ((kind, quantity), mut values) in by_kind(run, &QUANTITIES) {
                 let key = (kind.to_owned(), quantity);
                 of_runs.entry(key.clone()).or_default().push(centre(&mut values).0);
                 all.entry(key).or_default().extend(values);
@@ -105,7 +94,7 @@ impl Usual {
 
     /// How far the tasks of every kind are above the usual, in usual deviations of whole runs.
     pub fn deviations(&self, run: &WorkflowRun) -> Vec<(Feature, f64)> {
-        let known = self.ranges.iter().filter(|(_, quantity, _)| JUDGED.contains(quantity));
+        let known = self.ranges.iter().filter(|(_, quantity, _)| Quantity::WEEKLESS.contains(quantity));
         let features: Vec<Feature> = known
             .clone()
             .map(|(kind, quantity, _)| Feature {
@@ -123,17 +112,16 @@ impl Usual {
         view.features.into_iter().zip(row).zip(known).map(off).collect()
     }
 
-    /// How far a single task is above the usual of its kind: the most of all quantities, in usual deviations.
-    pub fn task_deviation(
-        &self,
-        attempt: &workload::workflow::TaskAttempt,
-        delays: &workload::workflow::Delays,
-    ) -> f64 {
-        let off = |quantity: Quantity| {
-            let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
-            Some((value - range.median) / range.spread)
-        };
-        JUDGED.into_iter().filter_map(off).fold(0.0, f64::max)
+    /// How far a quantity of a single task is above the usual of its kind, in usual deviations.
+    pub fn deviation(&self, attempt: &TaskAttempt, delays: &Delays, quantity: Quantity) -> Option<f64> {
+        let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
+        Some((value - range.median) / range.spread)
+    }
+
+    /// The most of it over all that trouble shows in.
+    pub fn task_deviation(&self, attempt: &TaskAttempt, delays: &Delays) -> f64 {
+        let off = |quantity: Quantity| self.deviation(attempt, delays, quantity);
+        Quantity::WEEKLESS.into_iter().filter_map(off).fold(0.0, f64::max)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+use report::escaped;
+
 use super::{Gantt, Part, Row};
 
 /// How it is drawn.
@@ -220,8 +222,4 @@ fn shortened(name: &str) -> String {
         count if count <= MOST_LETTERS => name.to_owned(),
         _ => name.chars().take(MOST_LETTERS - 1).chain(['…']).collect(),
     }
-}
-
-pub(super) fn escaped(text: &str) -> String {
-    report::escaped(text)
 }

@@ -1,9 +1,9 @@
 //! A chart to walk about in: one HTML file that loads nothing. Only what is on the screen is drawn, and where several
 //! tasks share a pixel one of them is, so that a hundred thousand tasks can be looked at.
 
+use report::escaped;
 use serde_json::json;
 
-use super::chart::escaped;
 use super::{Gantt, Part};
 
 const STYLE: &str = "body{font:14px/1.4 system-ui,sans-serif;color:#222;margin:1rem}h1{font-size:1.2rem;margin:0 0 .5rem}\

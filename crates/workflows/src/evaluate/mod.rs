@@ -18,9 +18,9 @@ pub use self::figures::{Figures, Judged};
 use crate::classify::picture::Frozen;
 use crate::classify::slowdown::{Memory, SlowdownSettings, Weekless};
 use crate::classify::{FitSettings, Fitted, Lesson, Model, Step, most_likely};
-use crate::dataset::{Dataset, Split};
+use crate::dataset::{Dataset, Split, number_of};
 use crate::error::{Error, Result};
-use crate::unfinished::after;
+use crate::unfinished::{SHARES, after};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -103,9 +103,6 @@ fn batches(data: &Dataset, runs: &[usize]) -> Result<Vec<String>> {
     Ok(batches)
 }
 
-/// Shares of a run after which it is judged.
-const SHARES: [(&str, f64); 3] = [("25", 0.25), ("50", 0.5), ("75", 0.75)];
-
 /// Evaluates a model under a protocol. With `is_nested`, what can be chosen is chosen by leaving batches out of the training
 /// runs of every fold.
 pub fn evaluate(
@@ -171,7 +168,7 @@ struct FoldFigures {
 }
 
 fn class_of(data: &Dataset, classes: &[String], run: usize) -> usize {
-    classes.iter().position(|class| class == data.runs[run].class()).unwrap_or(0)
+    number_of(classes, data.runs[run].class())
 }
 
 /// How many of the test runs have the class that most training runs have.
@@ -208,10 +205,7 @@ fn judge_fold(
     }
     let (train, validation) = (data.select(&fold.train), data.select(&fold.validation));
     let fitted = Fitted::fit(model, &train, &validation, &settings, |step| found.curve.push(*step))?;
-    let verdict = |run: &WorkflowRun| {
-        let class = &fitted.classes[most_likely(&fitted.chances(run))];
-        classes.iter().position(|known| known == class).unwrap_or(0)
-    };
+    let verdict = |run: &WorkflowRun| number_of(classes, &fitted.classes[most_likely(&fitted.chances(run))]);
     let tests: Vec<&WorkflowRun> = fold.test.iter().map(|run| &data.runs[*run].recording.run).collect();
     let verdicts: Vec<usize> = tests.par_iter().map(|run| verdict(run)).collect();
     found.judged =

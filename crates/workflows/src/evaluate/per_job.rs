@@ -62,10 +62,8 @@ const N_FOLDS: usize = 5;
 fn deviations(run: &WorkflowRun, usual: &Usual) -> Vec<[f64; QUANTITIES.len()]> {
     let of = |(attempt, delays): (&workload::workflow::TaskAttempt, workload::workflow::Delays)| {
         QUANTITIES.map(|quantity| {
-            let off = quantity.of(attempt, &delays).zip(usual.range(&attempt.kind, quantity));
-            off.map_or(f64::NAN, |(value, range)| {
-                ((value - range.median) / range.spread).clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS)
-            })
+            let off = usual.deviation(attempt, &delays, quantity);
+            off.map_or(f64::NAN, |off| off.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS))
         })
     };
     run.attempts.iter().zip(run.delays()).map(of).collect()

@@ -68,19 +68,11 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
     let first = lines.iter().find(|line| !line.trim().is_empty()).ok_or("it is empty")?;
     let Header { code, job, at, rest } = header(first).ok_or("it is no event of HTCondor")?;
     let attempt = format!("{}.{}", job.0, job.1);
-    if code == 0 {
-        // `DAG Node: name` is what DAGMan notes with every submission.
-        let node = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: "));
-        names.0.insert(
-            attempt.clone(),
-            node.map_or_else(|| format!("job {attempt}"), |node| node.trim().to_owned()),
-        );
+    // `DAG Node: name` is what DAGMan notes with every submission.
+    if let Some(node) = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: ")) {
+        names.0.insert(attempt.clone(), node.trim().to_owned());
     }
-    let node = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: "));
-    let task = node
-        .map(|node| node.trim().to_owned())
-        .or_else(|| names.0.get(&attempt).cloned())
-        .unwrap_or_else(|| format!("job {attempt}"));
+    let task = names.0.get(&attempt).cloned().unwrap_or_else(|| format!("job {attempt}"));
     let value = |key: &str| lines.iter().find_map(|line| line.split_once(key)).map(|(_, rest)| rest);
     let exit = || -> Option<i32> {
         let normal = value("(return value ").and_then(|rest| rest.split(')').next()?.parse().ok());

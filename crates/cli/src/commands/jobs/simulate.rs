@@ -3,16 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use jobs::replay::{POLICIES, machine_for, replay};
+use jobs::replay::{POLICIES, UTILISATION, machine_for, replay};
 use serde_json::json;
 use workload::Millis;
 use workload::units::{show_count, show_length};
 
 use crate::args::SimulateJobsArgs;
 use crate::output::{say, say_json, say_table};
-
-/// How much of the machine is in use, if nobody says how large it is.
-const UTILISATION: f64 = 0.9;
 
 pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     if args.nodes == Some(0) {

@@ -95,6 +95,13 @@ struct Sides {
     left: usize,
 }
 
+/// Pixels of a window before its picture, the first in it, and how many are.
+struct Along {
+    before: usize,
+    first: usize,
+    inside: usize,
+}
+
 impl Conv2d {
     pub fn new(
         parameters: &mut Parameters,
@@ -132,16 +139,22 @@ impl Conv2d {
         (UNFOLDED / (sides.out_width * self.n_in_window())).clamp(1, sides.out_height)
     }
 
+    /// Where the window of a pixel lies along a line.
+    fn along(&self, sides: Sides, x: usize) -> Along {
+        let size = self.windows.width;
+        let from = (x * self.windows.stride) as isize - sides.left as isize;
+        let before = usize::try_from(-from).unwrap_or(0).min(size);
+        let first = usize::try_from(from).unwrap_or(0);
+        Along { before, first, inside: (size - before).min(sides.width.saturating_sub(first)) }
+    }
+
     /// Windows of some lines, a row each.
     fn unfold(&self, sides: Sides, picture: &[f32], lines: std::ops::Range<usize>, rows: &mut Vec<f32>) {
         let (size, channels) = (self.windows.width, self.n_inputs);
         rows.clear();
         for y in lines {
             for x in 0..sides.out_width {
-                let from = (x * self.windows.stride) as isize - sides.left as isize;
-                let before = usize::try_from(-from).unwrap_or(0).min(size);
-                let first = usize::try_from(from).unwrap_or(0);
-                let inside = (size - before).min(sides.width.saturating_sub(first));
+                let Along { before, first, inside } = self.along(sides, x);
                 for line in 0..size {
                     let at = (y * self.windows.stride + line).wrapping_sub(sides.top);
                     if at >= sides.height {
@@ -163,10 +176,7 @@ impl Conv2d {
         let mut windows = rows.chunks_exact(size * channels);
         for y in lines {
             for x in 0..sides.out_width {
-                let from = (x * self.windows.stride) as isize - sides.left as isize;
-                let before = usize::try_from(-from).unwrap_or(0).min(size);
-                let first = usize::try_from(from).unwrap_or(0);
-                let inside = (size - before).min(sides.width.saturating_sub(first));
+                let Along { before, first, inside } = self.along(sides, x);
                 for line in 0..size {
                     let Some(row) = windows.next() else { return };
                     let at = (y * self.windows.stride + line).wrapping_sub(sides.top);

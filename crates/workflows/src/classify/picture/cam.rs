@@ -1,5 +1,5 @@
 //! Grad-CAM (Selvaraju et al., 2017): where in a picture a network found what speaks for a class, and which tasks of the
-//! chart, and which stretch of its time, lie there.
+//! chart lie there.
 
 use learn::nn::ops::loss::known;
 use learn::nn::parameters::Parameters;
@@ -40,27 +40,10 @@ pub fn map(net: &Net, parameters: &Parameters, picture: Value, class: usize) -> 
     Map { height, width, values: value.data.chunks_exact(channels).map(place).collect() }
 }
 
-/// The part of a map that has to be left of and right of a stretch of time.
-const TAIL: f64 = 0.1;
-
 /// A row of the chart has the weight of the line of the map that it lies in.
 pub fn to_attempts(map: &Map, n_rows: usize) -> Evidence {
     let line = |at: usize| &map.values[at * map.width..(at + 1) * map.width];
     let sums: Vec<f64> = (0..map.height).map(|at| line(at).iter().sum()).collect();
-    let weights =
-        (0..n_rows).map(|row| sums[(row * map.height / n_rows.max(1)).min(map.height - 1)]).collect();
-    let columns: Vec<f64> =
-        (0..map.width).map(|x| (0..map.height).map(|y| map.values[y * map.width + x]).sum()).collect();
-    let total: f64 = columns.iter().sum();
-    let place = |share: f64| {
-        let mut sum = 0.0;
-        let at = columns.iter().position(|value| {
-            sum += value;
-            sum >= share * total
-        });
-        at.unwrap_or(map.width) as f64
-    };
-    let (from, to) =
-        if total > 0.0 { (place(TAIL), place(1.0 - TAIL) + 1.0) } else { (0.0, map.width as f64) };
-    Evidence::Attempts { weights, from: from / map.width as f64, to: (to / map.width as f64).min(1.0) }
+    let weight = |row: usize| sums[(row * map.height / n_rows.max(1)).min(map.height - 1)];
+    Evidence::Attempts((0..n_rows).map(weight).collect())
 }

@@ -282,7 +282,7 @@ fn alexnet(net: &mut Builder<'_>, n_classes: usize) -> usize {
             net.push(Layer::MaxPool(windows(3, 2, 0)));
         }
     }
-    classifier(net, 36, 256, n_classes, [("classifier.1", 0), ("classifier.4", 0), ("classifier.6", 0)], true)
+    classifier(net, 36, 256, n_classes, ["classifier.1", "classifier.4", "classifier.6"], true)
 }
 
 fn vgg16(net: &mut Builder<'_>, n_classes: usize) -> usize {
@@ -303,14 +303,7 @@ fn vgg16(net: &mut Builder<'_>, n_classes: usize) -> usize {
         net.push(Layer::MaxPool(windows(2, 2, 0)));
         at += 1;
     }
-    classifier(
-        net,
-        49,
-        512,
-        n_classes,
-        [("classifier.0", 0), ("classifier.3", 0), ("classifier.6", 0)],
-        false,
-    )
+    classifier(net, 49, 512, n_classes, ["classifier.0", "classifier.3", "classifier.6"], false)
 }
 
 /// The three layers that AlexNet and VGG end in; AlexNet drops out before the first.
@@ -319,7 +312,7 @@ fn classifier(
     n_pixels: usize,
     n_channels: usize,
     n_classes: usize,
-    names: [(&str, usize); 3],
+    names: [&str; 3],
     drops_first: bool,
 ) -> usize {
     const WIDE: usize = 4_096;
@@ -327,15 +320,15 @@ fn classifier(
     if drops_first {
         net.push(Layer::Dropout(0.5));
     }
-    let first = net.linear(names[0].0, [n_pixels * n_channels, WIDE], Activation::Relu, Some(n_pixels));
+    let first = net.linear(names[0], [n_pixels * n_channels, WIDE], Activation::Relu, Some(n_pixels));
     net.push(first);
     net.push(Layer::Dropout(0.5));
-    let second = net.linear(names[1].0, [WIDE, WIDE], Activation::Relu, None);
+    let second = net.linear(names[1], [WIDE, WIDE], Activation::Relu, None);
     net.push(second);
     if !drops_first {
         net.push(Layer::Dropout(0.5));
     }
-    let head = net.linear(names[2].0, [WIDE, n_classes], Activation::None, None);
+    let head = net.linear(names[2], [WIDE, n_classes], Activation::None, None);
     net.push(head);
     WIDE
 }
@@ -350,8 +343,7 @@ fn resnet18(net: &mut Builder<'_>, n_classes: usize) -> usize {
         for block in 0..2 {
             let stride = if stage > 0 && block == 0 { 2 } else { 1 };
             let name = |part: &str| format!("layer{}.{block}.{part}", stage + 1);
-            let norm = |part: &str| name(part);
-            let (first, second) = (norm("bn1"), norm("bn2"));
+            let (first, second) = (name("bn1"), name("bn2"));
             let body = vec![
                 net.conv(
                     &name("conv1"),

@@ -3,7 +3,7 @@
 
 use learn::Matrix;
 use learn::artifact::{Tensors, part_of, within};
-use learn::boost::{BoostSettings, BoostedTrees};
+use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -14,8 +14,6 @@ use crate::classify::{Lesson, shares_of};
 use crate::error::Result;
 use crate::features::{Feature, Quantity, Statistic, View};
 
-const WEEKLESS: [Quantity; 4] =
-    [Quantity::Stretch, Quantity::StageInSlowness, Quantity::StageOutSlowness, Quantity::Length];
 /// The chance that is left to a trouble that no tree names.
 const LEAST_NAME: f64 = 0.02;
 /// The least part of the way from a healthy run to a troubled one.
@@ -83,22 +81,14 @@ impl Weekless {
     }
 
     pub fn tensors(&self) -> Tensors {
-        let part = |(at, trees): (usize, &BoostedTrees)| {
-            within(&format!("trouble{at}"), trees.tensors()).collect::<Vec<_>>()
-        };
-        self.by_trouble
-            .iter()
-            .enumerate()
-            .flat_map(part)
-            .chain(within("names", self.names.tensors()))
-            .collect()
+        let mut tensors = tensors_of("trouble", &self.by_trouble);
+        tensors.extend(within("names", self.names.tensors()));
+        tensors
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let view: View = serde_json::from_value(settings.clone()).ok()?;
-        let parts =
-            (0..).map(|at| part_of(tensors, &format!("trouble{at}"))).take_while(|part| !part.is_empty());
-        let by_trouble = parts.map(|part| BoostedTrees::restore(&part)).collect::<Option<_>>()?;
+        let by_trouble = restore_all("trouble", tensors)?;
         Some(Self { view, by_trouble, names: ExtraTrees::restore(&part_of(tensors, "names"))? })
     }
 }
@@ -106,7 +96,7 @@ impl Weekless {
 /// The middle of every quantity. The whole length of a computation says nothing that its parts do not; of anything else it is
 /// all that is known.
 fn view(lesson: &Lesson<'_>) -> View {
-    let all = View::of(&lesson.runs, &WEEKLESS, &[Statistic::Median]);
+    let all = View::of(&lesson.runs, &Quantity::WEEKLESS, &[Statistic::Median]);
     let has_stretch = |kind: &str| {
         all.features.iter().any(|feature| feature.kind == kind && feature.quantity == Quantity::Stretch)
     };
