@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use rayon::prelude::*;
+
 use crate::features::{FeatureKind, Jobs};
 use crate::format::Format;
 use crate::schema::{ColumnSpec, Kind, Role, Rule, Schema};
@@ -47,7 +49,9 @@ pub fn assemble(schema: &Schema, jobs: &Jobs, begins: f64) -> Table {
             Kind::Index { first: None } => {
                 Column::words(&spec.name, (0..n_jobs).map(|row| format!("job-{}", row + 1)))
             }
-            Kind::Constant { cell } => Column::from_cells(&spec.name, vec![cell.clone(); n_jobs]),
+            Kind::Constant { cell } => {
+                Column::from_cells(&spec.name, vec![cell.clone()]).select(&vec![0; n_jobs])
+            }
             Kind::Time => numbers(times.get(spec.name.as_str()).cloned().unwrap_or_default()),
             Kind::Difference { of, less } => {
                 let (of, less) = (times.get(of.as_str()), times.get(less.as_str()));
@@ -63,12 +67,12 @@ pub fn assemble(schema: &Schema, jobs: &Jobs, begins: f64) -> Table {
                     return numbers(vec![f64::NAN; n_jobs]);
                 };
                 let codes = feature(&spec.name).map(Vec::as_slice).unwrap_or_default();
-                let cells: Vec<String> = codes.iter().map(|code| names[*code as usize].clone()).collect();
-                if spec.format.is_some() {
-                    Column::from_cells(&spec.name, cells)
-                } else {
-                    Column::words(&spec.name, cells)
-                }
+                let codes: Vec<usize> = codes.iter().map(|code| *code as usize).collect();
+                let known = match spec.format {
+                    Some(_) => Column::from_cells(&spec.name, names.clone()),
+                    None => Column::words(&spec.name, names.iter().cloned()),
+                };
+                known.select(&codes)
             }
             Kind::Count | Kind::Real | Kind::Product { .. } => {
                 numbers(feature(&spec.name).cloned().unwrap_or_else(|| vec![f64::NAN; n_jobs]))
@@ -76,7 +80,7 @@ pub fn assemble(schema: &Schema, jobs: &Jobs, begins: f64) -> Table {
         }
     };
     let mut table =
-        Table { columns: schema.columns.iter().map(column).collect(), notes: schema.notes.clone() };
+        Table { columns: schema.columns.par_iter().map(column).collect(), notes: schema.notes.clone() };
     multiply(schema, &mut table);
     table
 }
@@ -97,12 +101,12 @@ fn multiply(schema: &Schema, table: &mut Table) {
 
 /// Makes jobs keep to what always held: whole numbers, the range that was seen, and rules between columns.
 pub fn enforce(schema: &Schema, jobs: &mut Jobs, ranges: &[(f64, f64)]) {
-    for ((spec, values), (least, most)) in jobs.specs.iter().zip(&mut jobs.values).zip(ranges) {
-        let FeatureKind::Number { format } = spec.kind else { continue };
+    jobs.values.par_iter_mut().zip(&jobs.specs).zip(ranges).for_each(|((values, spec), (least, most))| {
+        let FeatureKind::Number { format } = spec.kind else { return };
         for value in values.iter_mut().filter(|value| !value.is_nan()) {
             *value = format.round(value.clamp(*least, *most));
         }
-    }
+    });
     for constraint in schema.constraints.iter().filter(|constraint| constraint.is_kept()) {
         let at = |name: &str| jobs.specs.iter().position(|spec| spec.name == name);
         match &constraint.rule {

@@ -19,6 +19,8 @@ pub enum Format {
 
 /// Digits after the point that are worth keeping.
 const MOST_DECIMALS: u8 = 6;
+/// Whole numbers below are exact.
+const MOST_EXACT: f64 = 9e15;
 const WORDS_FOR_NOTHING: [&str; 8] = ["", "NA", "N/A", "nan", "NaN", "null", "Unknown", "None"];
 
 /// Whether a cell says that nothing is known.
@@ -69,11 +71,11 @@ impl Format {
         }
         match self {
             Self::Plain { decimals } => {
-                let text = format!("{value:.*}", usize::from(decimals));
-                match text.contains('.') {
-                    true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
-                    false => text,
+                let scaled = (value * 10f64.powi(i32::from(decimals))).round();
+                if scaled.abs() < MOST_EXACT {
+                    return show_decimal(scaled as i64, decimals);
                 }
+                format!("{value:.0}")
             }
             Self::Moment | Self::MomentWithT => {
                 let moment = DateTime::from_timestamp(value.round() as i64, 0);
@@ -121,6 +123,20 @@ fn parse_length(text: &str) -> Option<f64> {
     Some(f64::from(days) * 86_400.0 + parts.into_iter().fold(0.0, |sum, part| sum * 60.0 + part))
 }
 
+/// A number of units of the last of so many decimals; zeros at the end are left out.
+fn show_decimal(mut units: i64, mut decimals: u8) -> String {
+    while decimals > 0 && units % 10 == 0 {
+        units /= 10;
+        decimals -= 1;
+    }
+    if decimals == 0 {
+        return units.to_string();
+    }
+    let scale = 10u64.pow(u32::from(decimals));
+    let (sign, units) = (if units < 0 { "-" } else { "" }, units.unsigned_abs());
+    format!("{sign}{}.{:0width$}", units / scale, units % scale, width = usize::from(decimals))
+}
+
 fn show_length(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60);
@@ -147,6 +163,16 @@ mod tests {
         }
         assert_eq!(Format::of(["1", "normal"].into_iter()), None, "one word makes it words");
         assert_eq!(Format::of(["", "NA"].into_iter()), None, "nothing known is no number");
-        assert_eq!(Format::Plain { decimals: 2 }.show(f64::NAN), "");
+        let plain = Format::Plain { decimals: 2 };
+        for (value, shown) in [
+            (f64::NAN, ""),
+            (-0.001, "0"),
+            (-0.05, "-0.05"),
+            (-12.5, "-12.5"),
+            (1e17, "100000000000000000"),
+            (0.999, "1"),
+        ] {
+            assert_eq!(plain.show(value), shown);
+        }
     }
 }

@@ -82,11 +82,14 @@ impl Column {
         }
     }
 
-    fn reorder(&mut self, order: &[usize]) {
+    /// These rows, in this order.
+    #[must_use]
+    pub fn select(mut self, rows: &[usize]) -> Self {
         match &mut self.values {
-            Values::Numbers { values, .. } => *values = order.iter().map(|row| values[*row]).collect(),
-            Values::Words { codes, .. } => *codes = order.iter().map(|row| codes[*row]).collect(),
+            Values::Numbers { values, .. } => *values = rows.iter().map(|row| values[*row]).collect(),
+            Values::Words { codes, .. } => *codes = rows.iter().map(|row| codes[*row]).collect(),
         }
+        self
     }
 }
 
@@ -101,8 +104,8 @@ impl Table {
 
     /// These rows, in this order.
     #[must_use]
-    pub fn select(mut self, rows: &[usize]) -> Self {
-        self.columns.iter_mut().for_each(|column| column.reorder(rows));
-        self
+    pub fn select(self, rows: &[usize]) -> Self {
+        let columns = self.columns.into_iter().map(|column| column.select(rows)).collect();
+        Self { columns, notes: self.notes }
     }
 }

@@ -4,8 +4,10 @@ use learn::nn::ops::loss::known;
 use learn::nn::ops::softmax::shares;
 use learn::nn::parameters::ParameterId;
 use learn::nn::tape::{Back, Operation, Tape, Value, Var};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::encode::{Block, BlockKind};
+use super::encode::{Block, BlockKind, Encoder};
 
 /// How sharp shares are when they are drawn.
 const TEMPERATURE: f32 = 0.2;
@@ -34,6 +36,35 @@ pub fn activate(tape: &mut Tape<'_>, x: Var, blocks: &[Block], noise: &[f32]) ->
     }
     let kept = out.clone();
     tape.push(Value::plain(out, width), Activate { x, blocks: blocks.to_vec(), kept })
+}
+
+/// What a network made as rows of a table have it: places by the hyperbolic tangent, one of many drawn by its share.
+pub fn settle(rows: &mut [f32], encoder: &Encoder, rng: &mut Xoshiro256PlusPlus) {
+    for row in rows.chunks_exact_mut(encoder.width) {
+        for block in &encoder.blocks {
+            let values = &mut row[block.first..block.first + block.len];
+            match block.kind {
+                BlockKind::Place => values[0] = values[0].tanh(),
+                BlockKind::OneOf => {
+                    let which = draw(values, rng);
+                    values.fill(0.0);
+                    values[which] = 1.0;
+                }
+            }
+        }
+    }
+}
+
+/// One of many, as likely as `exp` of its score; scores are used up.
+fn draw(scores: &mut [f32], rng: &mut Xoshiro256PlusPlus) -> usize {
+    let most = scores.iter().copied().fold(f32::MIN, f32::max);
+    scores.iter_mut().for_each(|score| *score = (*score - most).exp());
+    let mut left = rng.random::<f32>() * scores.iter().sum::<f32>();
+    let is_it = |weight: &f32| {
+        left -= weight;
+        left < 0.0
+    };
+    scores.iter().position(is_it).unwrap_or(scores.len() - 1)
 }
 
 struct Activate {

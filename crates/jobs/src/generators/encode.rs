@@ -241,7 +241,7 @@ impl Code {
     fn decode(&self, row: &[f32]) -> (f64, usize) {
         let value = match self {
             Self::Number { line, heaps, modes, known, .. } => {
-                let which = largest(&row[1..self.len()]);
+                let which = chosen(&row[1..self.len()]);
                 match modes.get(which.saturating_sub(heaps.len())) {
                     _ if which < heaps.len() => heaps[which],
                     Some(mode) => {
@@ -252,15 +252,15 @@ impl Code {
                 }
             }
             Self::OneOf { values, shares, .. } => {
-                values.get(largest(&row[..shares.len()])).copied().unwrap_or(f64::NAN)
+                values.get(chosen(&row[..shares.len()])).copied().unwrap_or(f64::NAN)
             }
         };
         (value, self.len())
     }
 }
 
-fn largest(row: &[f32]) -> usize {
-    row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(at, _)| at)
+fn chosen(row: &[f32]) -> usize {
+    row.iter().position(|share| *share > 0.5).unwrap_or(0)
 }
 
 /// The nearest of the values that there are; any, where there is no list.

@@ -12,16 +12,15 @@ use learn::nn::parameters::Parameters;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use self::net::Maker;
-use super::encode::{Bend, BlockKind, Encoder};
-use super::{FitSettings, Generator, Step};
+use super::activate::settle;
+use super::encode::{Bend, Encoder};
+use super::{FitSettings, Generator, Step, in_chunks};
 use crate::features::Jobs;
 
-/// Rows that are made together, and chains that are made side by side where a row depends on the one before.
-const CHUNK: usize = 512;
+/// Chains that are made side by side where a row depends on the one before.
 const N_CHAINS: usize = 64;
 /// Rows of a chain before the first that counts.
 const WARM_UP: usize = 20;
@@ -105,7 +104,7 @@ impl Gan {
         Some(Self { form, maker, parameters })
     }
 
-    /// Rows for contexts, as decoding takes them: the largest of many is the one drawn.
+    /// Rows for contexts.
     fn rows(&self, contexts: &[f32], n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
         let n_context = self.form.n_context();
         let mut input = Vec::with_capacity(n_rows * (net::N_NOISE + n_context));
@@ -113,17 +112,8 @@ impl Gan {
             input.extend((0..net::N_NOISE).map(|_| rng.sample::<f32, _>(StandardNormal)));
             input.extend_from_slice(&contexts[row * n_context..(row + 1) * n_context]);
         }
-        let mut rows = self.maker.make(&self.parameters, input);
-        let width = self.form.encoder.width;
-        for row in rows.chunks_exact_mut(width) {
-            for block in &self.form.encoder.blocks {
-                let values = &mut row[block.first..block.first + block.len];
-                match block.kind {
-                    BlockKind::Place => values[0] = values[0].tanh(),
-                    BlockKind::OneOf => values.iter_mut().for_each(|value| *value += gumbel(rng)),
-                }
-            }
-        }
+        let mut rows = self.maker.make(&self.parameters, &input);
+        settle(&mut rows, &self.form.encoder, rng);
         rows
     }
 
@@ -160,7 +150,6 @@ impl Gan {
                 contexts.extend_from_slice(&before[chain * width..(chain + 1) * width]);
             }
             before = self.rows(&contexts, N_CHAINS, rng);
-            sharpen(&mut before, encoder);
             if step >= WARM_UP {
                 chains
                     .iter_mut()
@@ -172,17 +161,6 @@ impl Gan {
         let rows: Vec<f32> = chains.concat();
         encoder.decode(&rows[..n_jobs * width], &mut values);
         values
-    }
-}
-
-/// One of many as a row of the table has it: one for the largest, nothing for the others.
-fn sharpen(rows: &mut [f32], encoder: &Encoder) {
-    for row in rows.chunks_exact_mut(encoder.width) {
-        for block in encoder.blocks.iter().filter(|block| block.kind == BlockKind::OneOf) {
-            let values = &mut row[block.first..block.first + block.len];
-            let most = values.iter().copied().fold(f32::MIN, f32::max);
-            values.iter_mut().for_each(|value| *value = f32::from(u8::from(*value == most)));
-        }
     }
 }
 
@@ -204,25 +182,14 @@ fn pick(shares: &[f64], rng: &mut Xoshiro256PlusPlus) -> usize {
 
 impl Generator for Gan {
     fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         if self.form.has_past {
-            return self.chains(n_jobs, &mut rng);
+            return self.chains(n_jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
         }
-        let seeds: Vec<(usize, u64)> = (0..n_jobs.div_ceil(CHUNK))
-            .map(|chunk| (CHUNK.min(n_jobs - chunk * CHUNK), rng.random()))
-            .collect();
-        let parts: Vec<Vec<Vec<f64>>> = seeds
-            .into_par_iter()
-            .map(|(n_rows, seed)| {
-                let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-                let contexts = self.conditions(n_rows, &mut rng);
-                let mut values = vec![Vec::with_capacity(n_rows); self.form.encoder.n_features()];
-                self.form.encoder.decode(&self.rows(&contexts, n_rows, &mut rng), &mut values);
-                values
-            })
-            .collect();
-        let column = |at: usize| parts.iter().flat_map(|part| part[at].iter().copied()).collect();
-        (0..self.form.encoder.n_features()).map(column).collect()
+        let encoder = &self.form.encoder;
+        in_chunks(n_jobs, seed, encoder, |n_rows, rng| {
+            let contexts = self.conditions(n_rows, rng);
+            self.rows(&contexts, n_rows, rng)
+        })
     }
 
     fn tensors(&self) -> Tensors {

@@ -1,5 +1,6 @@
 //! The network that makes rows: noise and a context through two residual layers.
 
+use learn::nn::gemm::View;
 use learn::nn::ops::elementwise::{beside, leaky, scaled};
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::norm::{BatchNorm, Moments};
@@ -59,26 +60,29 @@ impl Maker {
         }
     }
 
-    /// The same without learning.
-    pub fn make(&self, parameters: &Parameters, input: Vec<f32>) -> Vec<f32> {
+    /// The same without learning. What a layer makes stands before what it was made of: the end of every row is what the
+    /// next layer takes.
+    pub fn make(&self, parameters: &Parameters, input: &[f32]) -> Vec<f32> {
         let n_rows = input.len() / self.n_inputs;
-        let (mut x, mut size) = (input, self.n_inputs);
+        let size = parameters.shape(self.last.weight)[0];
+        let mut rows = vec![0.0; n_rows * size];
+        let mut first = size - self.n_inputs;
+        for (row, input) in rows.chunks_exact_mut(size).zip(input.chunks_exact(self.n_inputs)) {
+            row[first..].copy_from_slice(input);
+        }
+        let mut out = Vec::new();
         for (linear, norm) in &self.layers {
             let width = parameters.shape(linear.bias)[0];
-            let mut out = vec![0.0; n_rows * width];
-            linear.compute(parameters, &x, &mut out);
+            out.resize(n_rows * width, 0.0);
+            linear.compute_from(parameters, View::rows(&rows[first..], size), &mut out);
             norm.apply(parameters, &mut out);
-            out.iter_mut().for_each(|value| *value = value.max(0.0));
-            let mut both = Vec::with_capacity(n_rows * (width + size));
-            for (out, x) in out.chunks_exact(width).zip(x.chunks_exact(size)) {
-                both.extend_from_slice(out);
-                both.extend_from_slice(x);
+            first -= width;
+            for (row, out) in rows.chunks_exact_mut(size).zip(out.chunks_exact(width)) {
+                row[first..first + width].iter_mut().zip(out).for_each(|(value, out)| *value = out.max(0.0));
             }
-            x = both;
-            size += width;
         }
-        let mut out = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];
-        self.last.compute(parameters, &x, &mut out);
-        out
+        let mut made = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];
+        self.last.compute(parameters, &rows, &mut made);
+        made
     }
 }

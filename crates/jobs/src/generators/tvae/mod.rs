@@ -9,13 +9,12 @@ use learn::nn::tape::{Tape, Var};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use rayon::prelude::*;
 
-use super::encode::{Bend, BlockKind, Encoder};
-use super::{FitSettings, Generator, Step};
+use super::activate::settle;
+use super::encode::{Bend, Block, BlockKind, Encoder};
+use super::{FitSettings, Generator, Step, in_chunks};
 use crate::features::Jobs;
 
-const CHUNK: usize = 512;
 const WIDTHS: [usize; 2] = [128, 128];
 const N_LATENT: usize = 128;
 
@@ -103,42 +102,27 @@ impl Tvae {
         Some(Self { encoder, net, parameters })
     }
 
-    fn part(&self, n_rows: usize, seed: u64) -> Vec<Vec<f64>> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    fn rows(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
         let noise: Vec<f32> = (0..n_rows * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
         let mut rows = self.net.make(&self.parameters, noise, n_rows);
+        settle(&mut rows, &self.encoder, rng);
         let widths = self.parameters.get(self.net.widths);
+        let is_place = |block: &&Block| block.kind == BlockKind::Place;
+        let places: Vec<usize> =
+            self.encoder.blocks.iter().filter(is_place).map(|block| block.first).collect();
         for row in rows.chunks_exact_mut(self.encoder.width) {
-            for block in &self.encoder.blocks {
-                let values = &mut row[block.first..block.first + block.len];
-                match block.kind {
-                    BlockKind::Place => {
-                        let noise: f32 = rng.sample(StandardNormal);
-                        values[0] = values[0].tanh() + widths[block.first].clamp(0.01, 1.0) * noise;
-                    }
-                    // The largest of scores with Gumbel's noise is drawn by its share.
-                    BlockKind::OneOf => {
-                        values.iter_mut().for_each(|value| *value += super::gan::gumbel(&mut rng))
-                    }
-                }
+            for at in &places {
+                let noise: f32 = rng.sample(StandardNormal);
+                row[*at] += widths[*at].clamp(0.01, 1.0) * noise;
             }
         }
-        let mut values = vec![Vec::with_capacity(n_rows); self.encoder.n_features()];
-        self.encoder.decode(&rows, &mut values);
-        values
+        rows
     }
 }
 
 impl Generator for Tvae {
     fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let seeds: Vec<(usize, u64)> = (0..n_jobs.div_ceil(CHUNK))
-            .map(|chunk| (CHUNK.min(n_jobs - chunk * CHUNK), rng.random()))
-            .collect();
-        let parts: Vec<Vec<Vec<f64>>> =
-            seeds.into_par_iter().map(|(n_rows, seed)| self.part(n_rows, seed)).collect();
-        let column = |at: usize| parts.iter().flat_map(|part| part[at].iter().copied()).collect();
-        (0..self.encoder.n_features()).map(column).collect()
+        in_chunks(n_jobs, seed, &self.encoder, |n_rows, rng| self.rows(n_rows, rng))
     }
 
     fn tensors(&self) -> Tensors {

@@ -34,11 +34,16 @@ impl Linear {
 
     /// `out[n × outputs]` from `x[n × inputs]`.
     pub fn compute(&self, parameters: &Parameters, x: &[f32], out: &mut [f32]) {
+        let [n_inputs, _] = self.shape(parameters);
+        self.compute_from(parameters, View::rows(x, n_inputs), out);
+    }
+
+    /// The same, where the inputs are a part of larger rows.
+    pub fn compute_from(&self, parameters: &Parameters, x: View<'_>, out: &mut [f32]) {
         let [n_inputs, n_outputs] = self.shape(parameters);
-        let n_rows = x.len() / n_inputs;
         let weight = View::rows(parameters.get(self.weight), n_outputs);
-        let shape = [n_rows, n_outputs, n_inputs];
-        multiply(shape, out, n_outputs, Into::Replace, View::rows(x, n_inputs), weight);
+        let shape = [out.len() / n_outputs, n_outputs, n_inputs];
+        multiply(shape, out, n_outputs, Into::Replace, x, weight);
         let bias = parameters.get(self.bias);
         for row in out.chunks_exact_mut(n_outputs) {
             match self.activation {
