@@ -31,6 +31,9 @@ const SHRINKAGE: f32 = 1e-6;
 const CRITIC_WIDTHS: [usize; 2] = [256, 256];
 const DROPOUT: f32 = 0.5;
 const PENALTY: f32 = 10.0;
+/// The maker that is kept is the mean of those of about so many last steps: one of them alone leans to whatever the critic did not
+/// mind at that moment.
+const REMEMBERED_STEPS: f32 = 500.0;
 
 /// Real rows, and where those with each value of a condition are.
 struct Rows<'a> {
@@ -280,6 +283,8 @@ pub fn train(
     let n_steps = (jobs.len() / (n_rows * N_SHARDS)).max(1);
     let n_epochs = settings.n_epochs.unwrap_or(N_EPOCHS);
     let begun = Instant::now();
+    let mut usual = game.of_maker.values().to_vec();
+    let mut n_done = 0.0f32;
     for epoch in 0..n_epochs {
         let mut loss = 0.0;
         for _ in 0..n_steps {
@@ -298,9 +303,16 @@ pub fn train(
             for moments in &moments {
                 game.maker.remember(&mut game.of_maker, moments, n_rows);
             }
+            n_done += 1.0;
+            let part = (1.0 / REMEMBERED_STEPS).max(10.0 / (10.0 + n_done));
+            usual
+                .iter_mut()
+                .zip(game.of_maker.values())
+                .for_each(|(usual, now)| *usual += part * (now - *usual));
         }
         let left = begun.elapsed() / (epoch as u32 + 1) * (n_epochs - epoch - 1) as u32;
         tell(Step { done: epoch + 1, total: n_epochs, loss: Some(loss), left });
     }
+    game.of_maker.values_mut().copy_from_slice(&usual);
     (game.maker, game.of_maker)
 }
