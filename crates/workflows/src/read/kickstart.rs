@@ -26,27 +26,68 @@ struct Status {
     regular_exitcode: Option<i32>,
 }
 
-/// Adds what a kickstart record (YAML, Pegasus 5) knows.
-pub fn add_record(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> {
-    let Some(start) = text.find("- invocation:") else { return Ok(()) };
-    let records: Vec<Record> = serde_saphyr::from_str(&text[start..])
-        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
-    let main = |record: &Record| {
-        let usage = record.mainjob.as_ref()?.usage.as_ref()?;
-        Some(usage.utime + usage.stime)
+/// What is used of a record.
+#[derive(Debug, Default, PartialEq)]
+struct Invocation {
+    host: Option<String>,
+    cpu_seconds: Option<f64>,
+    exit_code: Option<i32>,
+}
+
+/// Adds what kickstart records know, of which clustered tasks have several: YAML since Pegasus 5, XML before.
+pub fn add_records(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> {
+    let invocations = match text.find("- invocation:") {
+        Some(start) => from_yaml(&text[start..])?,
+        None => from_xml(text)?,
     };
-    let cpu: Vec<f64> = records.iter().filter_map(main).collect();
+    let cpu: Vec<f64> = invocations.iter().filter_map(|one| one.cpu_seconds).collect();
     if !cpu.is_empty() {
         attempt.cpu_seconds = Some(cpu.iter().sum());
     }
-    if let Some(host) = records.iter().find_map(|record| record.hostname.clone()) {
+    if let Some(host) = invocations.iter().find_map(|one| one.host.clone()) {
         attempt.host = Some(host);
     }
-    let code = |record: &Record| record.mainjob.as_ref()?.status.as_ref()?.regular_exitcode;
-    if let Some(bad) = records.iter().filter_map(code).find(|code| *code != 0) {
+    if let Some(bad) = invocations.iter().filter_map(|one| one.exit_code).find(|code| *code != 0) {
         attempt.exit_code = Some(bad);
     }
     Ok(())
+}
+
+fn from_yaml(text: &str) -> Result<Vec<Invocation>, String> {
+    let records: Vec<Record> = serde_saphyr::from_str(text)
+        .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
+    let invocation = |record: Record| {
+        let (usage, status) = record.mainjob.map_or((None, None), |main| (main.usage, main.status));
+        Invocation {
+            host: record.hostname,
+            cpu_seconds: usage.map(|usage| usage.utime + usage.stime),
+            exit_code: status.and_then(|status| status.regular_exitcode),
+        }
+    };
+    Ok(records.into_iter().map(invocation).collect())
+}
+
+/// Documents one after the other, with whatever else the task wrote between them.
+fn from_xml(text: &str) -> Result<Vec<Invocation>, String> {
+    const END: &str = "</invocation>";
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some(start) = rest.find("<invocation") {
+        let end = rest[start..].find(END).ok_or("its XML is cut off")? + start + END.len();
+        let document = roxmltree::Document::parse(&rest[start..end]).map_err(|error| error.to_string())?;
+        let root = document.root_element();
+        let main = root.children().find(|node| node.tag_name().name() == "mainjob");
+        let below = |name: &str| main?.descendants().find(|node| node.tag_name().name() == name);
+        let usage = below("usage");
+        let seconds = |name: &str| usage?.attribute(name)?.parse::<f64>().ok();
+        found.push(Invocation {
+            host: root.attribute("hostname").map(str::to_owned),
+            cpu_seconds: seconds("utime").zip(seconds("stime")).map(|(user, system)| user + system),
+            exit_code: below("regular").and_then(|node| node.attribute("exitcode")?.parse().ok()),
+        });
+        rest = &rest[end..];
+    }
+    Ok(found)
 }
 
 /// Adds the transfers that PegasusLite made before and after the task of the user.
@@ -95,6 +136,35 @@ fn transferred(text: &str) -> Option<(f64, f64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_are_read_as_xml_and_as_yaml() {
+        let xml = |host: &str, user: f64, code: i32| {
+            format!(
+                "what the task printed\n<?xml version=\"1.0\" encoding=\"ISO-8859-1\"?>\n\
+                <invocation xmlns=\"http://pegasus.isi.edu/schema/invocation\" hostname=\"{host}\" duration=\"3.1\">\n\
+                <mainjob duration=\"3.0\"><usage utime=\"{user}\" stime=\"0.5\" nswap=\"0\"/>\n\
+                <status raw=\"0\"><regular exitcode=\"{code}\"/></status></mainjob>\n\
+                <usage utime=\"9\" stime=\"9\"/></invocation>\n"
+            )
+        };
+        let yaml = "- invocation: True\n  hostname: node7\n  mainjob:\n    usage:\n      utime: 2.0\n      stime: 0.5\n    \
+            status:\n      regular_exitcode: 3\n";
+        for (text, cpu, code) in [
+            (xml("node7", 2.0, 3), 2.5, 3),
+            (xml("node7", 2.0, 3) + &xml("node8", 1.0, 4), 4.0, 3),
+            (yaml.into(), 2.5, 3),
+        ] {
+            let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
+            add_records(&text, &mut attempt).unwrap();
+            assert_eq!((attempt.host.as_deref(), attempt.cpu_seconds), (Some("node7"), Some(cpu)));
+            assert_eq!(attempt.exit_code, Some(code));
+        }
+        let whole = xml("node7", 2.0, 0);
+        let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
+        assert!(add_records(&whole[..whole.len() - 30], &mut attempt).unwrap_err().contains("cut off"));
+        assert_eq!(add_records("nothing of kickstart", &mut attempt), Ok(()));
+    }
 
     #[test]
     fn transfers_are_those_before_and_after_the_task() {

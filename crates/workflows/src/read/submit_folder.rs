@@ -1,6 +1,7 @@
 //! A submit folder of Pegasus: `jobstate.log` (or DAGMan's own log), the graph in `*.dag`, and what kickstart and
 //! PegasusLite wrote of every attempt.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,8 @@ pub struct SubmitFolder {
     folder: PathBuf,
     log: Follower,
     name: String,
+    /// Records of attempts that were over when they were read: they are not read again.
+    taken: HashSet<PathBuf>,
 }
 
 impl SubmitFolder {
@@ -38,8 +41,8 @@ impl SubmitFolder {
         let name = dag
             .or(Some(&folder.to_owned()))
             .and_then(|path| path.file_stem())
-            .map(|name| name.to_string_lossy().into_owned());
-        Ok(Self { folder: folder.to_owned(), log, name: name.unwrap_or_else(|| "run".into()) })
+            .map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned());
+        Ok(Self { folder: folder.to_owned(), log, name, taken: HashSet::new() })
     }
 
     pub fn catch_up(&mut self) -> Result<bool> {
@@ -52,7 +55,7 @@ impl SubmitFolder {
 
     /// All that is known now.
     pub fn recording(&mut self) -> Result<Recording> {
-        add_records(&self.folder, self.log.assembly_mut())?;
+        add_records(&self.folder, self.log.assembly_mut(), &mut self.taken)?;
         Ok(self.log.recording(&self.name))
     }
 }
@@ -89,27 +92,33 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
 }
 
 /// `<task>.out.000` is of the first attempt, `.001` of the second.
-fn add_records(folder: &Path, assembly: &mut Assembly) -> Result<()> {
-    for path in files(folder, 0)? {
+fn add_records(folder: &Path, assembly: &mut Assembly, taken: &mut HashSet<PathBuf>) -> Result<()> {
+    for path in files(folder, 0)?.into_iter().filter(|path| !taken.contains(path)).collect::<Vec<_>>() {
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let Some((stem, number)) = name.rsplit_once('.') else { continue };
         let (Some(number), Some((task, stream))) = (number.parse::<u32>().ok(), stem.rsplit_once('.')) else {
             continue;
         };
         let Some(attempt) = assembly.numbered(task, number + 1) else { continue };
+        let is_over = attempt.execution.is_some();
         let text = || {
             fs::read(&path)
                 .map_err(Error::io(&path))
                 .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
         };
         match stream {
-            "out" if attempt.cpu_seconds.is_none() => {
-                if let Err(reason) = kickstart::add_record(&text()?, attempt) {
+            "out" => {
+                if let Err(reason) = kickstart::add_records(&text()?, attempt)
+                    && is_over
+                {
                     assembly.warnings.push(format!("{name} is left out: {reason}"));
                 }
             }
-            "err" if attempt.stage_in.is_none() => kickstart::add_transfers(&text()?, attempt),
-            _ => {}
+            "err" => kickstart::add_transfers(&text()?, attempt),
+            _ => continue,
+        }
+        if is_over {
+            taken.insert(path);
         }
     }
     Ok(())
