@@ -8,8 +8,17 @@ use super::{Classifier, Evidence, Lesson};
 use crate::error::Result;
 use crate::features::{Quantity, Statistic, View};
 
-const QUANTITIES: [Quantity; 4] = [Quantity::Run, Quantity::StageIn, Quantity::StageOut, Quantity::Cpu];
-const STATISTICS: [Statistic; 4] = [Statistic::Mean, Statistic::Deviation, Statistic::Least, Statistic::Most];
+const QUANTITIES: [Quantity; 7] = [
+    Quantity::Run,
+    Quantity::StageIn,
+    Quantity::StageOut,
+    Quantity::Cpu,
+    Quantity::Queue,
+    Quantity::Stretch,
+    Quantity::StageInSlowness,
+];
+const STATISTICS: [Statistic; 5] =
+    [Statistic::Mean, Statistic::Median, Statistic::Deviation, Statistic::Least, Statistic::Most];
 
 pub struct Trees {
     view: View,
@@ -18,17 +27,13 @@ pub struct Trees {
 
 impl Trees {
     pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
-        Self::fit_to(lesson, View::of(&lesson.runs, &QUANTITIES, &STATISTICS), seed)
-    }
-
-    /// The same on other columns.
-    pub fn fit_to(lesson: &Lesson<'_>, view: View, seed: u64) -> Result<Self> {
+        let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
         let rows = view.rows(&lesson.runs);
         let weights = vec![1.0; rows.n_rows()];
         let of_class = |class: usize| {
             let is_such: Vec<bool> = lesson.classes.iter().map(|of| *of == class).collect();
             let settings =
-                BoostSettings { n_trees: 100, depth: 4, least_leaf: 0.5, seed, ..BoostSettings::default() };
+                BoostSettings { n_trees: 200, rate: 0.08, least_leaf: 0.5, seed, ..BoostSettings::default() };
             BoostedTrees::fit_weighted(&rows, &is_such, &weights, settings)
         };
         let by_class = (0..lesson.n_classes).map(of_class).collect::<std::result::Result<_, _>>()?;

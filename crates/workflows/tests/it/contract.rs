@@ -103,3 +103,22 @@ fn reasons_name_the_tasks_the_delay_and_the_trouble() {
         verdict.because
     );
 }
+
+#[test]
+fn a_classifier_of_the_first_version_is_still_read_and_judges_the_same() {
+    let golden = testbed::workspace().join("fixtures/artifact/workflows-v1");
+    if std::env::var_os("TRACEWISE_WRITE_GOLDEN").is_some() {
+        let data = dataset(6);
+        let all: Vec<usize> = (0..data.runs.len()).collect();
+        let settings = FitSettings { seed: 3, ..FitSettings::default() };
+        Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {})
+            .unwrap()
+            .write(&golden)
+            .unwrap();
+    }
+    let fitted = Fitted::read(&golden).unwrap();
+    assert_eq!(fitted.classes, ["normal", "cpu", "hdd", "loss"]);
+    for one in dataset(10).runs {
+        assert_eq!(fitted.classify(&one.recording.run).class, one.class(), "{}", one.name());
+    }
+}

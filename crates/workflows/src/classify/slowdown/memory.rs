@@ -9,19 +9,6 @@ use workload::workflow::WorkflowRun;
 use crate::classify::trees::Trees;
 use crate::classify::{Classifier, Lesson};
 use crate::error::Result;
-use crate::features::{Quantity, Statistic, View};
-
-const QUANTITIES: [Quantity; 7] = [
-    Quantity::Run,
-    Quantity::StageIn,
-    Quantity::StageOut,
-    Quantity::Cpu,
-    Quantity::Queue,
-    Quantity::Stretch,
-    Quantity::StageInSlowness,
-];
-const STATISTICS: [Statistic; 5] =
-    [Statistic::Mean, Statistic::Median, Statistic::Deviation, Statistic::Least, Statistic::Most];
 
 /// Which of the nearest runs says how near a run is to what is known.
 const NEIGHBOUR: usize = 3;
@@ -49,12 +36,11 @@ fn square(a: &[f32], b: &[f32]) -> f32 {
 
 impl Memory {
     pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
-        let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
-        let raw = view.rows(&lesson.runs);
+        let boosted = Trees::fit(lesson, seed)?;
+        let raw = boosted.view().rows(&lesson.runs);
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
         let randomised =
             ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
-        let boosted = Trees::fit_to(lesson, view, seed)?;
         let mut rows: Vec<Vec<f32>> =
             raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
         let deviations = deviations(&rows, lesson);

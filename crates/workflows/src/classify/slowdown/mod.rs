@@ -6,7 +6,7 @@
 //! from a healthy run to a troubled one, so that what lies between the strengths that were recorded is trouble too. Which
 //! trouble it is, where several would slow the same tasks, randomised trees say that were only shown troubled runs.
 //! The second remembers: trees, randomised and boosted, on all that is known of the delays. It decides where a run is as near
-//! to those that were learnt from as they are to each other; everything else is new, and the first decides.
+//! to those that were learnt from as they are to each other; everything else is new, and the first decides if it is sure.
 
 mod memory;
 mod weekless;
@@ -29,11 +29,20 @@ pub struct SlowdownSettings {
     pub n_weaker: usize,
     /// Memory decides for runs that are nearer to what it knows than the other share of what it knows is.
     pub novelty: f64,
+    /// How sure the view without weeks has to be of a new run to decide.
+    pub sureness: f64,
 }
 
 impl Default for SlowdownSettings {
     fn default() -> Self {
-        Self { n_trees: 60, depth: 3, n_weaker: 2, novelty: 0.7 }
+        Self { n_trees: 60, depth: 3, n_weaker: 2, novelty: 0.7, sureness: 0.8 }
+    }
+}
+
+impl SlowdownSettings {
+    /// Whether the view without weeks decides: the run is new, and the view is sure.
+    pub fn is_for_new(&self, novelty: f64, chances: &[f64]) -> bool {
+        novelty > self.novelty && chances.iter().any(|chance| *chance >= self.sureness)
     }
 }
 
@@ -66,8 +75,8 @@ impl Slowdown {
 
 impl Classifier for Slowdown {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let is_new = self.memory.novelty(run) > self.settings.novelty;
-        if is_new { self.weekless.chances(run) } else { self.memory.chances(run) }
+        let new = self.weekless.chances(run);
+        if self.settings.is_for_new(self.memory.novelty(run), &new) { new } else { self.memory.chances(run) }
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
