@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use serde_json::json;
 use threads::detect::explain::explain;
 use threads::detect::{Trained, latest_moment};
+use workload::units::show_length;
 use workload::{JobId, NodeName, Timestamp};
 
 use super::open;
 use crate::args::WatchArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::say;
+use crate::output::{complain, say};
 use crate::times::show_time;
 
 /// A job that is strange now.
@@ -31,6 +32,7 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let threshold = trained.thresholds.for_all.score;
     let stop = stop_on_ctrl_c(args.duration)?;
     let mut last: Option<Timestamp> = None;
+    let mut has_waited = false;
     loop {
         if let Some(moment) = latest_moment(&archive, &cut)?
             && last.replace(moment.start) != Some(moment.start)
@@ -56,6 +58,10 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
                 }
             }
             tell(args.json, moment.start + cut.length(), moment.threads.len(), threshold, &alarms)?;
+        } else if !has_waited && last.is_none() {
+            let length = show_length(cut.length());
+            complain(&format!("nothing to judge yet: a job is judged when it has run for {length}"));
+            has_waited = true;
         }
         if stop.wait(args.every) {
             return Ok(ExitCode::SUCCESS);
