@@ -1,6 +1,6 @@
 //! Labelled runs: folders `<label>/<workflow>[-<batch>]-runNNNN.csv`, plain or in a `.tar.zst`, and how they are split.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -74,10 +74,11 @@ impl Dataset {
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
         found.drop_conflicts();
         if found.runs.is_empty() {
-            return Err(Error::file(
-                path,
-                "there are no runs in it: they are expected as <label>/<workflow>-runNNNN.csv",
-            ));
+            let reason = found.warnings.first().map_or_else(
+                || "they are expected as <label>/<workflow>-runNNNN.csv".to_owned(),
+                |first| format!("{} are left out, the first because {first}", found.warnings.len()),
+            );
+            return Err(Error::file(path, format!("there are no runs in it: {reason}")));
         }
         Ok(found)
     }
@@ -137,21 +138,28 @@ impl Dataset {
         Ok(())
     }
 
-    /// A run that is filed under two labels is not known to have either.
+    /// A run that is filed under two labels is not known to have either. Only a name may be shared: runs are counted anew
+    /// for each label in some collections.
     fn drop_conflicts(&mut self) {
-        let mut labels: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for run in &self.runs {
-            labels.entry(run.name()).or_default().push(&run.label);
+        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (at, run) in self.runs.iter().enumerate() {
+            by_name.entry(run.name()).or_default().push(at);
         }
-        let conflicts: Vec<(String, String)> = labels
-            .into_iter()
-            .filter(|(_, labels)| labels.len() > 1)
-            .map(|(name, labels)| (name.to_owned(), labels.join(" and ")))
-            .collect();
-        for (name, labels) in &conflicts {
-            self.warnings.push(format!("{name} is left out: it is filed under {labels}"));
+        let mut left_out = HashSet::new();
+        for (name, alike) in by_name {
+            let of = |at: &usize| &self.runs[*at];
+            let is_same = |at: &&usize| {
+                alike.iter().any(|other| other != *at && of(other).recording == of(at).recording)
+            };
+            let same: Vec<usize> = alike.iter().filter(is_same).copied().collect();
+            if !same.is_empty() {
+                let labels: Vec<&str> = same.iter().map(|at| of(at).label.as_str()).collect();
+                self.warnings.push(format!("{name} is left out: it is filed under {}", labels.join(" and ")));
+                left_out.extend(same);
+            }
         }
-        self.runs.retain(|run| !conflicts.iter().any(|(name, _)| name == run.name()));
+        let mut at = 0..;
+        self.runs.retain(|_| at.next().is_none_or(|at| !left_out.contains(&at)));
     }
 
     /// Classes, the healthy one first, the others in alphabetical order.
@@ -180,8 +188,10 @@ pub struct Split {
 impl Split {
     /// Reads a table `split,label,main_label,run`. Runs whose label is another in the data are left out and named.
     pub fn read(path: &Path, runs: &Dataset) -> Result<Self> {
-        let by_name: HashMap<&str, usize> =
-            runs.runs.iter().enumerate().map(|(at, run)| (run.name(), at)).collect();
+        let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
+        for (at, run) in runs.runs.iter().enumerate() {
+            by_name.entry(run.name()).or_default().push(at);
+        }
         let mut reader = csv::Reader::from_path(path).map_err(|error| Error::file(path, error))?;
         let header = reader.headers().map_err(|error| Error::file(path, error))?.clone();
         let column = |name: &str| {
@@ -194,11 +204,11 @@ impl Split {
         for row in reader.records() {
             let row = row.map_err(|error| Error::file(path, error))?;
             let cell = |column: usize| row.get(column).unwrap_or_default();
-            let Some(index) = by_name.get(cell(name)).copied() else { continue };
-            if runs.runs[index].label != cell(label) {
+            let Some(alike) = by_name.get(cell(name)) else { continue };
+            let Some(index) = alike.iter().copied().find(|at| runs.runs[*at].label == cell(label)) else {
                 found.conflicting.push(cell(name).to_owned());
                 continue;
-            }
+            };
             match cell(split) {
                 "train" => found.train.push(index),
                 "validation" | "val" | "valid" => found.validation.push(index),

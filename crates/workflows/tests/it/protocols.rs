@@ -62,10 +62,12 @@ fn runs_are_read_from_folders_and_archives_and_conflicts_are_left_out() {
         write("cpu_2", &format!("made-20260102T000000Z-run000{at}"), 10 + at);
     }
     write("hdd_50", "made-20260102T000000Z-run0001", 11);
+    // Another run that was given the same name.
+    write("loss_1", "made-20260102T000000Z-run0003", 99);
     std::fs::write(folder.path().join("runs/normal/broken-run0009.csv"), "a,b\n1,2\n").unwrap();
     let runs = folder.path().join("runs");
     let data = Dataset::read(&runs).unwrap();
-    assert_eq!(data.runs.len(), 7);
+    assert_eq!(data.runs.len(), 8);
     assert!(
         data.warnings.iter().any(|warning| warning.contains("filed under cpu_2 and hdd_50")),
         "{:?}",
