@@ -13,15 +13,22 @@ pub enum Format {
     Moment,
     /// `2021-01-01T21:18:32`, as Slurm writes it.
     MomentWithT,
+    /// `2021-01-01T21:18:32Z`, or with an offset from universal time (RFC 3339).
+    MomentWithZone,
     /// `1-02:03:04`, in seconds.
     Length,
+    /// Whole minutes, in seconds.
+    Minutes,
 }
 
+const MINUTE: f64 = 60.0;
 /// Digits after the point that are worth keeping.
 const MOST_DECIMALS: u8 = 6;
 /// Whole numbers below are exact.
 const MOST_EXACT: f64 = 9e15;
-const WORDS_FOR_NOTHING: [&str; 8] = ["", "NA", "N/A", "nan", "NaN", "null", "Unknown", "None"];
+/// The last three are what Slurm says of a limit that there is not.
+const WORDS_FOR_NOTHING: [&str; 11] =
+    ["", "NA", "N/A", "nan", "NaN", "null", "Unknown", "None", "UNLIMITED", "Partition_Limit", "INVALID"];
 
 /// Whether a cell says that nothing is known.
 pub fn is_missing(text: &str) -> bool {
@@ -29,10 +36,14 @@ pub fn is_missing(text: &str) -> bool {
 }
 
 impl Format {
+    /// Those that a cell can be seen to be written in.
+    const VISIBLE: [Self; 5] =
+        [Self::Plain { decimals: 0 }, Self::Moment, Self::MomentWithT, Self::MomentWithZone, Self::Length];
+
     /// The format that all of these cells are written in, missing ones aside; nothing if some are words.
     pub fn of<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = cells.filter(|cell| !is_missing(cell));
-        for format in [Self::Plain { decimals: 0 }, Self::Moment, Self::MomentWithT, Self::Length] {
+        for format in Self::VISIBLE {
             let mut n_cells = 0;
             let fits = known.clone().inspect(|_| n_cells += 1).all(|cell| format.parse(cell).is_some());
             if fits && n_cells > 0 {
@@ -44,6 +55,14 @@ impl Format {
         None
     }
 
+    /// The format that most of these cells are written in, where some are not.
+    pub fn of_most<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
+        let known = cells.filter(|cell| !is_missing(cell));
+        let fits = |format: Self| known.clone().filter(move |cell| format.parse(cell).is_some());
+        let most = Self::VISIBLE.into_iter().max_by_key(|format| fits(*format).count())?;
+        (2 * fits(most).count() > known.clone().count()).then(|| Self::of(fits(most)))?
+    }
+
     pub fn parse(self, text: &str) -> Option<f64> {
         match self {
             Self::Plain { .. } => text.parse().ok().filter(|value: &f64| value.is_finite()),
@@ -52,7 +71,13 @@ impl Format {
                 let moment = NaiveDateTime::parse_from_str(text, pattern).ok()?;
                 Some(moment.and_utc().timestamp() as f64)
             }
+            Self::MomentWithZone => {
+                DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.timestamp() as f64)
+            }
             Self::Length => parse_length(text),
+            Self::Minutes => {
+                text.parse().ok().filter(|value: &f64| value.is_finite()).map(|value| value * MINUTE)
+            }
         }
     }
 
@@ -60,6 +85,7 @@ impl Format {
         match self {
             Self::Moment => Some("%Y-%m-%d %H:%M:%S"),
             Self::MomentWithT => Some("%Y-%m-%dT%H:%M:%S"),
+            Self::MomentWithZone => Some("%Y-%m-%dT%H:%M:%SZ"),
             _ => None,
         }
     }
@@ -77,17 +103,18 @@ impl Format {
                 }
                 format!("{value:.0}")
             }
-            Self::Moment | Self::MomentWithT => {
+            Self::Moment | Self::MomentWithT | Self::MomentWithZone => {
                 let moment = DateTime::from_timestamp(value.round() as i64, 0);
                 let pattern = self.pattern().unwrap_or_default();
                 moment.map_or_else(|| value.to_string(), |moment| moment.format(pattern).to_string())
             }
             Self::Length => show_length(value.round().max(0.0) as u64),
+            Self::Minutes => format!("{:.0}", value / MINUTE),
         }
     }
 
     pub fn is_moment(self) -> bool {
-        matches!(self, Self::Moment | Self::MomentWithT)
+        matches!(self, Self::Moment | Self::MomentWithT | Self::MomentWithZone)
     }
 
     /// A value as it would be read back.
@@ -97,7 +124,17 @@ impl Format {
                 let scale = 10f64.powi(i32::from(decimals));
                 (value * scale).round() / scale
             }
+            Self::Minutes => (value / MINUTE).round() * MINUTE,
             _ => value.round(),
+        }
+    }
+
+    /// What one of the units that are written stands for, where a number is written.
+    pub fn unit(self) -> Option<f64> {
+        match self {
+            Self::Plain { .. } => Some(1.0),
+            Self::Minutes => Some(MINUTE),
+            _ => None,
         }
     }
 }
@@ -154,6 +191,7 @@ mod tests {
             (["1.25", "3"], Format::Plain { decimals: 2 }),
             (["2021-01-01 21:18:32", "2021-01-02 00:00:00"], Format::Moment),
             (["2021-01-01T21:18:32", "2021-01-02T00:00:00"], Format::MomentWithT),
+            (["2021-01-01T21:18:32Z", "2021-01-02T00:00:00Z"], Format::MomentWithZone),
             (["1-02:03:04", "00:00:10"], Format::Length),
         ] {
             assert_eq!(Format::of(cells.into_iter().chain(["", "Unknown"])), Some(format));
@@ -163,6 +201,15 @@ mod tests {
         }
         assert_eq!(Format::of(["1", "normal"].into_iter()), None, "one word makes it words");
         assert_eq!(Format::of(["", "NA"].into_iter()), None, "nothing known is no number");
+        let most = ["1.5", "2", "banana", "inf"].into_iter();
+        assert_eq!(Format::of_most(most), None, "half is not most");
+        assert_eq!(
+            Format::of_most(["1.5", "2", "3", "inf"].into_iter()),
+            Some(Format::Plain { decimals: 1 })
+        );
+        let zones = ["2021-01-01T23:18:32+02:00"].into_iter();
+        assert_eq!(Format::of(zones), Some(Format::MomentWithZone));
+        assert_eq!(Format::Minutes.show(Format::Minutes.parse("720").unwrap()), "720");
         let plain = Format::Plain { decimals: 2 };
         for (value, shown) in [
             (f64::NAN, ""),

@@ -12,6 +12,7 @@ pub mod replay;
 pub mod schema;
 pub mod sink;
 pub mod source;
+mod status;
 pub mod table;
 pub mod trace;
 

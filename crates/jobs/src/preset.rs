@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use crate::format::Format;
 use crate::schema::Role;
+use crate::table::{Column, Table, Values};
 
 /// How a file is written, and which column means what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -35,9 +37,15 @@ impl Preset {
         }
     }
 
-    /// Cells are told apart by this.
-    pub fn delimiter(self) -> u8 {
-        if self == Self::Sacct { b'|' } else { b',' }
+    /// Puts right what the layout writes in a way of its own.
+    pub fn mend(self, table: &mut Table, warnings: &mut Vec<String>) {
+        match self {
+            Self::Supercloud => {
+                table.columns.iter_mut().filter(|column| column.name == "timelimit").for_each(in_minutes)
+            }
+            Self::Sacct => leave_out_steps(table, warnings),
+            _ => {}
+        }
     }
 
     /// The columns whose meaning is known, by name; those that a file lacks are no fault.
@@ -130,5 +138,30 @@ impl Preset {
             Self::Csv => &[],
         };
         known.iter().copied().collect()
+    }
+}
+
+/// From here on, limits in Slurm's database are none.
+const NO_LIMIT: f64 = 4_294_967_294.0;
+
+/// Slurm's database has limits in minutes.
+fn in_minutes(column: &mut Column) {
+    let Values::Numbers { values, format } = &mut column.values else { return };
+    *format = Format::Minutes;
+    for value in values {
+        *value = if *value >= NO_LIMIT { f64::NAN } else { *value * 60.0 };
+    }
+}
+
+/// `12.batch` is a part of job 12, and `12_3` a job of an array.
+fn leave_out_steps(table: &mut Table, warnings: &mut Vec<String>) {
+    let Some(ids) = table.column("JobID").or_else(|| table.column("JobIDRaw")) else { return };
+    // Where all are numbers, with or without a point, there are no steps.
+    let Values::Words { .. } = &ids.values else { return };
+    let jobs: Vec<usize> = (0..ids.len()).filter(|row| !ids.cell(*row).contains('.')).collect();
+    let n_steps = ids.len() - jobs.len();
+    if n_steps > 0 && !jobs.is_empty() {
+        warnings.push(format!("{n_steps} steps of jobs are left out"));
+        *table = std::mem::take(table).select(&jobs);
     }
 }

@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::features::arrivals_of;
 use crate::format::Format;
 use crate::schema::{Role, Schema};
+use crate::status;
 use crate::table::{Column, Table, Values};
 
 /// Writes a table; the name of the file says how.
@@ -68,8 +69,8 @@ fn write_parquet(path: &Path, table: &Table) -> Result<()> {
     let is_small =
         |values: &[f64]| values.iter().all(|value| value.fract() == 0.0 && value.abs() < f64::from(i32::MAX));
     let kind = |column: &Column| match &column.values {
-        Values::Numbers { values, format: Format::Plain { .. } } if is_small(values) => CellKind::Whole,
-        Values::Numbers { format: Format::Plain { .. }, .. } => CellKind::Real,
+        Values::Numbers { values, format } if format.unit().is_some() && is_small(values) => CellKind::Whole,
+        Values::Numbers { format, .. } if format.unit().is_some() => CellKind::Real,
         _ => CellKind::Word,
     };
     let columns: Vec<(&str, CellKind)> =
@@ -78,8 +79,12 @@ fn write_parquet(path: &Path, table: &Table) -> Result<()> {
     for row in 0..table.n_rows() {
         let cells =
             table.columns.iter().zip(&columns).map(|(column, (_, kind))| match (kind, &column.values) {
-                (CellKind::Whole, Values::Numbers { values, .. }) => Cell::Whole(values[row] as i32),
-                (CellKind::Real, Values::Numbers { values, .. }) => Cell::Real(values[row]),
+                (CellKind::Whole, Values::Numbers { values, format }) => {
+                    Cell::Whole((values[row] / format.unit().unwrap_or(1.0)) as i32)
+                }
+                (CellKind::Real, Values::Numbers { values, format }) => {
+                    Cell::Real(values[row] / format.unit().unwrap_or(1.0))
+                }
                 _ => Cell::Word(column.cell(row)),
             });
         writer.push(&cells.collect::<Vec<Cell>>())?;
@@ -164,7 +169,16 @@ fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
             Some(Role::RunTime) => {
                 of_role(Role::RunTime).or_else(|| minus(of_role(Role::End), of_role(Role::Start)))
             }
-            Some(Role::Cores) => of_role(Role::Cores).or_else(|| of_role(Role::Nodes)),
+            // Some machines are given out by nodes or by GPUs, and say nothing of cores, or none.
+            Some(Role::Cores) => [Role::Cores, Role::Nodes, Role::Gpus]
+                .into_iter()
+                .filter_map(of_role)
+                .find(|sizes| sizes.iter().any(|size| *size > 0.0)),
+            Some(Role::Status) => {
+                schema.with_role(Role::Status).and_then(|spec| table.column(&spec.name)).map(|column| {
+                    (0..n_rows).map(|row| status::code_of(&column.name, &column.cell(row))).collect()
+                })
+            }
             Some(role) => of_role(*role),
             None => None,
         };

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 use crate::features::{FeatureKind, FeatureSpec, Jobs};
-use crate::format::Format;
+use crate::format::{Format, is_missing};
 use crate::preset::Preset;
 use crate::schema::{ColumnSpec, Kind, Role, Schema};
 use crate::source;
@@ -31,7 +31,9 @@ impl Trace {
         columns: &BTreeMap<String, Role>,
         schema: Option<Schema>,
     ) -> Result<Self> {
-        let table = source::read(path, preset)?;
+        let mut table = source::read(path, preset)?;
+        let mut warnings = Vec::new();
+        preset.mend(&mut table, &mut warnings);
         let mut known = preset.roles();
         for (name, role) in columns {
             if table.column(name).is_none() {
@@ -42,10 +44,12 @@ impl Trace {
             known.retain(|_, known| known != role);
             known.insert(name.as_str(), *role);
         }
-        Self::new(table, &known, schema).map_err(|error| match error {
+        let mut trace = Self::new(table, &known, schema).map_err(|error| match error {
             Error::NoColumn { .. } | Error::Schema(_) => Error::file(path, error),
             other => other,
-        })
+        })?;
+        trace.warnings.splice(..0, warnings);
+        Ok(trace)
     }
 
     pub fn new(mut table: Table, known: &BTreeMap<&str, Role>, schema: Option<Schema>) -> Result<Self> {
@@ -59,6 +63,11 @@ impl Trace {
                 }
             }
         };
+        for role in Role::ALL.into_iter().filter(|role| role.is_number()) {
+            if let Some(column) = named(role, &table) {
+                mend_words(&mut table, &column, &mut warnings)?;
+            }
+        }
         if let Some(submit) = named(Role::Submit, &table) {
             table = in_order(table, &submit, &mut warnings)?;
         } else if let Some(interval) = named(Role::Interval, &table) {
@@ -159,6 +168,31 @@ impl Trace {
         let own = self.schema.with_role(role);
         own.is_none_or(|own| matches!(own.kind, Kind::Difference { .. })).then_some(role)
     }
+}
+
+/// Cells that are no numbers, where most are, count as not known.
+fn mend_words(table: &mut Table, name: &str, warnings: &mut Vec<String>) -> Result<()> {
+    let Some(column) = table.columns.iter_mut().find(|column| column.name == name) else { return Ok(()) };
+    let Values::Words { codes, names } = &column.values else { return Ok(()) };
+    let cells = || codes.iter().map(|code| names[*code as usize].as_str());
+    if cells().all(is_missing) {
+        return Ok(());
+    }
+    let is_odd = |format: Format| move |cell: &&str| !is_missing(cell) && format.parse(cell).is_none();
+    let first = |format: Option<Format>| {
+        cells().find(|cell| format.is_none_or(|format| is_odd(format)(cell))).unwrap_or_default()
+    };
+    let Some(format) = Format::of_most(cells()) else {
+        return Err(Error::Schema(format!("{name} is to hold numbers or times, and holds {}", first(None))));
+    };
+    let n_odd = cells().filter(is_odd(format)).count();
+    warnings.push(format!(
+        "{n_odd} cells of {name} are no numbers and count as not known; the first is {}",
+        first(Some(format))
+    ));
+    let values = cells().map(|cell| format.parse(cell).unwrap_or(f64::NAN)).collect();
+    column.values = Values::Numbers { values, format };
+    Ok(())
 }
 
 /// In the order of submission, without jobs that were never submitted.

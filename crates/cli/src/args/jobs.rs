@@ -74,7 +74,7 @@ pub struct Reading {
     /// What columns mean, beside what the preset knows: submit=time_submit,run-time=seconds
     #[arg(long, value_name = "ROLE=COLUMN", value_delimiter = ',', value_parser = parse_role)]
     pub columns: Vec<(String, Role)>,
-    /// What columns are, as `inspect --schema` wrote it and you corrected it
+    /// What columns are, as `inspect --write-schema` wrote it and you corrected it
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
 }

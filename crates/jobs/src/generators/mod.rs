@@ -21,7 +21,8 @@ use self::gan::Recipe;
 use crate::assemble::{assemble, enforce};
 use crate::error::{Error, Result};
 use crate::features::{FeatureKind, FeatureSpec, Jobs};
-use crate::schema::{Constraint, Rule, Schema};
+use crate::format::Format;
+use crate::schema::{Constraint, Kind, Rule, Schema, UNIX_START};
 use crate::table::Table;
 use crate::trace::Trace;
 
@@ -273,16 +274,30 @@ impl Fitted {
         let begins = ask.span.map(|span| span.0).or(self.schema.begins).unwrap_or_default();
         let mut jobs = match ask.span {
             Some((from, to)) => self.over(from, to, &wanted, scale, ask.seed)?,
-            None => self.count(ask.n_jobs.unwrap_or(self.origin.n_jobs), &wanted, ask.seed)?,
+            None => {
+                let mut jobs = self.count(ask.n_jobs.unwrap_or(self.origin.n_jobs), &wanted, ask.seed)?;
+                jobs.values[0].iter_mut().for_each(|interval| *interval /= scale);
+                jobs
+            }
         };
-        if ask.span.is_none() {
-            jobs.values[0].iter_mut().for_each(|interval| *interval /= scale);
+        if let FeatureKind::Number { format } = self.specs[0].kind {
+            round_arrivals(&mut jobs.values[0], format);
         }
-        let interval = &self.specs[0].kind;
-        if let FeatureKind::Number { format } = interval {
-            jobs.values[0].iter_mut().for_each(|value| *value = format.round(*value));
+        let Some((from, _)) = ask.span else { return Ok(assemble(&self.schema, &jobs, begins)) };
+        // The first job of a span comes after its beginning, by its interval.
+        let ahead = jobs.values[0].first().copied().unwrap_or_default();
+        let is_counted_from_start = self.schema.epoch().is_some_and(|epoch| epoch > 0.0);
+        let mut table = assemble(&self.schema, &jobs, ahead + if is_counted_from_start { 0.0 } else { from });
+        if is_counted_from_start {
+            table.notes.retain(|note| !note.contains("StartTime:") && !note.contains("EndTime:"));
+            table.notes.push(format!("{UNIX_START} {from}"));
         }
-        Ok(assemble(&self.schema, &jobs, begins))
+        Ok(table)
+    }
+
+    /// Whether the trace that was learnt from says when it was: only then are hours of the week known.
+    pub fn has_calendar(&self) -> bool {
+        self.schema.epoch().is_some()
     }
 
     /// Jobs before they are a table.
@@ -299,7 +314,14 @@ impl Fitted {
     }
 
     fn wanted(&self, condition: &[(String, String)]) -> Result<Vec<(usize, f64)>> {
+        let is_constant = |(name, cell): &&(String, String)| {
+            let spec = self.schema.column(name);
+            matches!(spec.map(|spec| &spec.kind), Some(Kind::Constant { cell: always }) if is_same(always, cell))
+        };
         let one = |(name, cell): &(String, String)| {
+            if let Some(Kind::Constant { cell: always }) = self.schema.column(name).map(|spec| &spec.kind) {
+                return Err(Error::Condition(format!("{name} is always {always} in the trace learnt from")));
+            }
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             let at = self
                 .specs
@@ -310,7 +332,7 @@ impl Fitted {
             })?;
             let value = match &self.specs[at].kind {
                 FeatureKind::Category { names } => {
-                    let found = names.iter().position(|known| known == cell).map(|code| code as f64);
+                    let found = names.iter().position(|known| is_same(known, cell)).map(|code| code as f64);
                     found.ok_or_else(|| {
                         Error::Condition(format!("{name} was never {cell} in the trace learnt from"))
                     })?
@@ -321,7 +343,7 @@ impl Fitted {
             };
             Ok((at, value))
         };
-        condition.iter().map(one).collect()
+        condition.iter().filter(|pair| !is_constant(pair)).map(one).collect()
     }
 
     /// As many jobs as are asked for. Those that do not meet the condition are left out, and the time that
@@ -357,27 +379,72 @@ impl Fitted {
         Ok(kept)
     }
 
-    /// Jobs that come between two moments. Where the trace learnt from says when it began, hours of the week
-    /// are those that they were.
+    /// Jobs that come between two moments. Where the trace learnt from says when it began, hours of the week are about
+    /// those that they were: a larger load is several traces at once, not one that goes faster. The first interval is since the first moment.
     fn over(&self, from: f64, to: f64, wanted: &[(usize, f64)], scale: f64, seed: u64) -> Result<Jobs> {
+        let n_traces = scale.ceil().max(1.0);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut found: Vec<(f64, Vec<f64>)> = Vec::new();
+        for at in 0..n_traces as u64 {
+            let (jobs, arrivals) =
+                self.at_once(from, to, wanted, if at == 0 { seed } else { rng.random() })?;
+            for (row, arrival) in arrivals.into_iter().enumerate() {
+                if rng.random::<f64>() * n_traces < scale {
+                    found.push((arrival, jobs.values.iter().map(|values| values[row]).collect()));
+                }
+            }
+        }
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut values = vec![Vec::with_capacity(found.len()); self.specs.len()];
+        let mut before = 0.0;
+        for (arrival, row) in found {
+            values.iter_mut().zip(row).for_each(|(values, value)| values.push(value));
+            if let Some(interval) = values[0].last_mut() {
+                *interval = arrival - before;
+            }
+            before = arrival;
+        }
+        Ok(Jobs { specs: self.specs.clone(), values })
+    }
+
+    /// One trace between two moments: its jobs, and when they come after the first moment.
+    fn at_once(&self, from: f64, to: f64, wanted: &[(usize, f64)], seed: u64) -> Result<(Jobs, Vec<f64>)> {
         let mean = self.origin.span_seconds / self.origin.n_jobs.max(1) as f64;
-        let ahead = self.schema.begins.map_or(0.0, |begins| (from - begins).rem_euclid(WEEK) * scale);
-        let n_expected = ((to - from) * scale + ahead + HOUR) / mean.max(1e-6);
+        let began = self.schema.epoch().zip(self.schema.begins).map(|(epoch, begins)| epoch + begins);
+        let ahead = began.map_or(0.0, |began| (from - began).rem_euclid(WEEK));
+        let n_expected = (to - from + ahead + HOUR) / mean.max(1e-6);
         let mut n_jobs = (n_expected * 1.3) as usize + self.origin.n_jobs;
         loop {
-            let mut jobs = self.count(n_jobs, wanted, seed)?;
-            jobs.values[0].iter_mut().for_each(|interval| *interval /= scale);
+            let jobs = self.count(n_jobs, wanted, seed)?;
             let arrivals = jobs.arrivals();
-            let (begin, end) = (ahead / scale, ahead / scale + to - from);
+            let end = ahead + to - from;
             if arrivals.last().is_some_and(|last| *last < end) {
                 n_jobs *= 2;
                 continue;
             }
-            let first = arrivals.partition_point(|arrival| *arrival < begin);
+            let first = arrivals.partition_point(|arrival| *arrival < ahead);
             let last = arrivals.partition_point(|arrival| *arrival < end);
-            return Ok(jobs.slice(first..last));
+            let arrivals = arrivals[first..last].iter().map(|arrival| arrival - ahead).collect();
+            return Ok((jobs.slice(first..last), arrivals));
         }
     }
+}
+
+/// Rounds when jobs come, not how long after each other: a trace does not get longer by it.
+fn round_arrivals(intervals: &mut [f64], format: Format) {
+    let (mut time, mut before) = (0.0, 0.0);
+    for interval in intervals {
+        time += *interval;
+        let arrival = format.round(time);
+        *interval = format.round(arrival - before);
+        before = arrival;
+    }
+}
+
+/// Whether cells say the same, be it with other zeros.
+fn is_same(one: &str, other: &str) -> bool {
+    one == other
+        || one.parse::<f64>().ok().zip(other.parse::<f64>().ok()).is_some_and(|(one, other)| one == other)
 }
 
 /// Columns that are always a multiple of another, and that other.

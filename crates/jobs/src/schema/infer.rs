@@ -2,15 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{ColumnSpec, Constraint, Kind, Role, Rule, Schema};
+use super::{ColumnSpec, Constraint, Kind, LEAST_EPOCH, Role, Rule, Schema};
 use crate::error::{Error, Result};
 use crate::format::Format;
 use crate::table::{Column, Table, Values};
 
 /// The share of rows in which one column has to be the difference of two others to be taken for it.
 const NEARLY_ALWAYS: f64 = 0.995;
-/// Epoch seconds are larger than this, other times are not.
-const LEAST_EPOCH: f64 = 1e8;
 /// How long after the last submission the last job may have ended.
 const LONGEST_AFTER: f64 = 90.0 * 86_400.0;
 /// How often a rule holds to be worth a line.
@@ -183,7 +181,7 @@ fn kind_of(column: &Column, role: Option<Role>, span: Option<(f64, f64)>) -> Kin
     if role.is_none() && values.len() > 2 && steps.clone().all(|step| step == 1.0) {
         return Kind::Index { first: values.first().copied() };
     }
-    if format == (Format::Plain { decimals: 0 }) || format == Format::Length {
+    if matches!(format, Format::Plain { decimals: 0 } | Format::Length | Format::Minutes) {
         Kind::Count
     } else {
         Kind::Real

@@ -9,6 +9,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::format::Format;
 
+/// Epoch seconds are larger than this, other times are not.
+const LEAST_EPOCH: f64 = 1e8;
+/// How SWF says in its header what its seconds are counted from.
+pub const UNIX_START: &str = "UnixStartTime:";
+
 /// What a column means to a batch system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -32,6 +37,11 @@ pub enum Role {
 }
 
 impl Role {
+    /// Whether its cells are numbers or times; others may be words.
+    pub fn is_number(self) -> bool {
+        !matches!(self, Self::Index | Self::Status | Self::User | Self::Group)
+    }
+
     pub const ALL: [Self; 14] = [
         Self::Index,
         Self::Submit,
@@ -170,6 +180,15 @@ pub struct Schema {
 impl Schema {
     pub fn with_role(&self, role: Role) -> Option<&ColumnSpec> {
         self.columns.iter().find(|column| column.role == Some(role))
+    }
+
+    /// The epoch second that moments are counted from, where there is a calendar at all.
+    pub fn epoch(&self) -> Option<f64> {
+        if self.begins? > LEAST_EPOCH {
+            return Some(0.0);
+        }
+        let start = self.notes.iter().find_map(|note| note.strip_prefix(UNIX_START))?;
+        start.trim().parse().ok().filter(|epoch| *epoch > LEAST_EPOCH)
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnSpec> {

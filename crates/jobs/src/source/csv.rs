@@ -1,5 +1,6 @@
 //! Cells with something between them, and a header.
 
+use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use archive::source::open_bytes;
@@ -8,8 +9,12 @@ use super::table_of;
 use crate::error::{Error, Result};
 use crate::table::Table;
 
-pub fn read(path: &Path, delimiter: u8) -> Result<Table> {
-    let bytes = open_bytes(path)?;
+/// Bars stand between cells where the header has any, commas otherwise: `sacct` writes the ones, we the others.
+pub fn read(path: &Path) -> Result<Table> {
+    let mut bytes = BufReader::new(open_bytes(path)?);
+    let start = bytes.fill_buf().map_err(Error::io(path))?;
+    let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let delimiter = if header.contains(&b'|') { b'|' } else { b',' };
     let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(false).from_reader(bytes);
     let fault = |error: csv::Error| match error.position() {
         Some(at) => Error::Line {

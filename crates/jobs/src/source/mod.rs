@@ -21,7 +21,7 @@ pub fn read(path: &Path, preset: Preset) -> Result<Table> {
     } else if preset == Preset::Swf && !stem.ends_with(".csv") {
         swf::read(path)?
     } else {
-        csv::read(path, preset.delimiter())?
+        csv::read(path)?
     };
     if table.n_rows() == 0 {
         return Err(Error::file(path, "there is no job in it"));

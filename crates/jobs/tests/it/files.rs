@@ -4,8 +4,11 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use jobs::generators::{FitSettings, Fitted, Model};
+use jobs::generators::{Ask, FitSettings, Fitted, Model};
 use jobs::{Kind, Preset, Role, Schema, Trace, sink};
+
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::made::{HEADER, csv, trace, trace_of};
 
@@ -75,7 +78,7 @@ fn swf_keeps_its_header_and_names_its_faults() {
     assert_eq!(trace.schema.notes, ["Computer: Toy", "MaxJobs: 59"]);
     let fitted =
         Fitted::fit(&trace, Model::Sessions, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
-    let table = fitted.sample(&jobs::generators::Ask { n_jobs: Some(30), ..Default::default() }).unwrap();
+    let table = fitted.sample(&Ask { n_jobs: Some(30), ..Default::default() }).unwrap();
     let out = folder.path().join("made.swf");
     sink::write(&out, &table, &fitted.schema).unwrap();
     let text = std::fs::read_to_string(&out).unwrap();
@@ -132,7 +135,7 @@ fn what_says_the_same_twice_is_found_and_stays_so() {
     assert_eq!((kind("seconds"), kind("node_hours"), kind("end")), ("difference", "product", "time"));
     let fitted =
         Fitted::fit(&trace, Model::GaussianCopula, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
-    let table = fitted.sample(&jobs::generators::Ask { n_jobs: Some(40), ..Default::default() }).unwrap();
+    let table = fitted.sample(&Ask { n_jobs: Some(40), ..Default::default() }).unwrap();
     let column = |name: &str| table.column(name).unwrap().as_numbers().unwrap();
     for row in 0..40 {
         assert_eq!(column("end")[row] - column("start")[row], column("seconds")[row]);
@@ -188,4 +191,150 @@ fn a_schema_can_be_corrected_in_a_file() {
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("constraints", "constrains")).unwrap();
     assert!(Schema::read(&path).unwrap_err().to_string().contains("constrains"), "a misspelt key is refused");
+}
+
+#[test]
+fn cells_that_are_no_numbers_count_as_not_known_and_a_column_of_words_is_refused() {
+    let text = csv(80, 1);
+    let with_run = |cell: &str, n_rows: usize| {
+        let change = |(row, line): (usize, &str)| {
+            let mut cells: Vec<&str> = line.split(',').collect();
+            if (1..=n_rows).contains(&row) {
+                cells[6] = cell;
+            }
+            cells.join(",")
+        };
+        text.lines().enumerate().map(change).collect::<Vec<_>>().join("\n")
+    };
+    for cell in ["banana", "inf", "1e400"] {
+        let trace = trace_of(&with_run(cell, 2), Preset::Dirlab).unwrap();
+        assert!(
+            trace.warnings[0].starts_with("2 cells of run_time are no numbers")
+                && trace.warnings[0].ends_with(cell)
+        );
+        let runs = trace.jobs().unwrap();
+        assert_eq!(runs.with_role(Role::RunTime).unwrap().iter().filter(|run| run.is_nan()).count(), 2);
+        let settings = FitSettings { n_epochs: None, seed: 0 };
+        let fitted = Fitted::fit(&trace, Model::Sessions, settings, |_| {}).unwrap();
+        assert_eq!(fitted.sample(&Ask { n_jobs: Some(50), ..Ask::default() }).unwrap().n_rows(), 50);
+    }
+    let refusal = trace_of(&with_run("banana", 70), Preset::Dirlab).unwrap_err().to_string();
+    assert!(refusal.ends_with("run_time is to hold numbers or times, and holds banana"), "{refusal}");
+}
+
+#[test]
+fn steps_of_slurm_are_no_jobs_and_limits_that_there_are_not_are_not_known() {
+    let mut text = "JobID|User|Submit|Start|End|Elapsed|Timelimit|NCPUS|State\n".to_owned();
+    for job in 0..40 {
+        let limit = if job % 4 == 0 { "UNLIMITED" } else { "1-00:00:00" };
+        let at = |minutes: u32| format!("2026-01-01T{:02}:{:02}:00Z", minutes / 60, minutes % 60);
+        let (submit, start, end) = (at(job * 3), at(job * 3 + 1), at(job * 3 + 11));
+        text += &format!("{job}|u{}|{submit}|{start}|{end}|00:10:00|{limit}|4|COMPLETED\n", job % 3);
+        text += &format!("{job}.batch||{submit}|{start}|{end}|00:10:00||4|COMPLETED\n");
+    }
+    let trace = trace_of(&text, Preset::Sacct).unwrap();
+    assert_eq!(trace.warnings, ["40 steps of jobs are left out"]);
+    let jobs = trace.jobs().unwrap();
+    assert_eq!(jobs.len(), 40);
+    assert_eq!(jobs.with_role(Role::RequestedTime).unwrap()[1], 86_400.0);
+    assert!(jobs.with_role(Role::RequestedTime).unwrap()[0].is_nan());
+    // What we write has commas, and is read again.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("again.csv");
+    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    let again = read(&path, Preset::Sacct).unwrap().jobs().unwrap();
+    assert_eq!(format!("{again:?}"), format!("{jobs:?}"), "what is not known is not equal to itself");
+}
+
+#[test]
+fn limits_of_supercloud_are_minutes_and_stay_minutes_in_what_is_written() {
+    let mut text = "id_job,id_user,time_submit,time_start,time_end,timelimit,cpus_req,state\n".to_owned();
+    for job in 0..40 {
+        let (submit, limit) =
+            (1.6e9 + f64::from(job) * 90.0, if job % 5 == 0 { 4_294_967_295u32 } else { 720 });
+        text += &format!(
+            "{job},{},{submit},{},{},{limit},8,{}\n",
+            job % 3,
+            submit + 30.0,
+            submit + 630.0,
+            3 + job % 3
+        );
+    }
+    let trace = trace_of(&text, Preset::Supercloud).unwrap();
+    let jobs = trace.jobs().unwrap();
+    let limits = jobs.with_role(Role::RequestedTime).unwrap();
+    assert!(limits[0].is_nan() && limits[1] == 43_200.0);
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["out.csv", "out.parquet"] {
+        let path = folder.path().join(name);
+        sink::write(&path, &trace.table, &trace.schema).unwrap();
+        let again = read(&path, Preset::Supercloud).unwrap().jobs().unwrap();
+        // What is not known is not equal to itself.
+        assert_eq!(format!("{again:?}"), format!("{jobs:?}"), "{name}");
+    }
+    let path = folder.path().join("out.swf");
+    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    let swf = read(&path, Preset::Swf).unwrap();
+    let column = |name: &str| swf.table.column(name).unwrap().as_numbers().unwrap()[..4].to_vec();
+    assert_eq!(column("requested_time")[1..], [43_200.0; 3]);
+    assert_eq!(column("status"), [1.0, 5.0, 0.0, 1.0]);
+}
+
+#[test]
+fn machines_that_are_given_out_by_gpus_have_as_many_processors_in_swf() {
+    let text = csv(30, 1);
+    let lines = text.lines().skip(1).map(|line| {
+        let mut cells: Vec<&str> = line.split(',').collect();
+        (cells[2], cells[3], cells[4]) = ("8", "0", "0");
+        cells.join(",")
+    });
+    let text = format!("{HEADER}\n{}\n", lines.collect::<Vec<_>>().join("\n"));
+    let trace = trace_of(&text, Preset::Dirlab).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.swf");
+    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    let swf = read(&path, Preset::Swf).unwrap();
+    assert!(swf.table.column("processors").unwrap().as_numbers().unwrap().iter().all(|count| *count == 8.0));
+}
+
+#[test]
+fn a_span_is_kept_to_at_any_load_and_its_header_says_when_it_is() {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+    // Few come at night; the trace begins at a midnight.
+    let is_day = |hour: u32| (8..18).contains(&hour);
+    let submits: Vec<u32> = (0..28 * 1_440)
+        .filter(|minute| rng.random_bool(if is_day(minute / 60 % 24) { 0.2 } else { 0.01 }))
+        .map(|minute| minute * 60)
+        .collect();
+    let job = |(number, submit): (usize, &u32)| {
+        format!("{number} {submit} 5 60 4 -1 -1 4 100 -1 1 {} 1 -1 1 1 -1 -1", number % 3)
+    };
+    let jobs: Vec<String> = submits.iter().enumerate().map(job).collect();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("log.swf");
+    std::fs::write(&path, format!("; UnixStartTime: 864000000\n; EndTime: long ago\n{}\n", jobs.join("\n")))
+        .unwrap();
+    let trace = read(&path, Preset::Swf).unwrap();
+    let fitted =
+        Fitted::fit(&trace, Model::Sessions, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
+    assert!(fitted.has_calendar());
+    // A midnight, weeks of seven days after that one.
+    let from = 864_000_000.0 + 1_000.0 * 604_800.0;
+    let n_jobs: Vec<usize> = [1.0, 2.0]
+        .into_iter()
+        .map(|scale| {
+            let span = Some((from, from + 7.0 * 86_400.0));
+            let table = fitted.sample(&Ask { span, scale: Some(scale), ..Ask::default() }).unwrap();
+            assert!(table.notes.iter().any(|note| note == "UnixStartTime: 1468800000"), "{:?}", table.notes);
+            assert!(table.notes.iter().all(|note| !note.starts_with("EndTime")));
+            let submits = table.column("submit").unwrap().as_numbers().unwrap();
+            assert!(submits.iter().all(|submit| (0.0..7.0 * 86_400.0).contains(submit)));
+            let by_day = submits.iter().filter(|submit| is_day((**submit / 3_600.0) as u32 % 24)).count();
+            // By chance it would be 0.42.
+            assert!(by_day as f64 > 0.6 * submits.len() as f64, "{by_day} of {} by day", submits.len());
+            submits.len()
+        })
+        .collect();
+    let ratio = n_jobs[1] as f64 / n_jobs[0] as f64;
+    assert!((1.7..2.3).contains(&ratio), "{n_jobs:?}");
 }

@@ -10,7 +10,7 @@ use serde_json::json;
 use workload::units::show_count;
 
 use crate::args::SampleArgs;
-use crate::output::{say, say_json};
+use crate::output::{complain, say, say_json};
 
 pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     if args.jobs == Some(0) {
@@ -29,6 +29,11 @@ pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
         condition: args.condition.clone(),
         seed: args.seed,
     };
+    if span.is_some() && !fitted.has_calendar() {
+        complain(
+            "the trace learnt from does not say when it was: hours of the day and of the week are not known",
+        );
+    }
     let table = fitted.sample(&ask)?;
     sink::write(&args.out, &table, &fitted.schema)?;
     let seconds = begun.elapsed().as_secs_f64();

@@ -3,20 +3,35 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use jobs::replay::{POLICIES, UTILISATION, machine_for, replay};
+use jobs::replay::{POLICIES, UTILISATION, machine_for, n_nodes_of, replay};
 use serde_json::json;
 use workload::Millis;
 use workload::units::{show_count, show_length};
 
 use crate::args::SimulateJobsArgs;
-use crate::output::{say, say_json, say_table};
+use crate::output::{complain, say, say_json, say_table};
 
 pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     if args.nodes == Some(0) {
         bail!("--nodes is at least one");
     }
-    let jobs = args.reading.read(&args.input)?.jobs()?.records()?;
+    let all = args.reading.read(&args.input)?.jobs()?;
+    let jobs = all.records()?;
+    if jobs.len() < all.len() {
+        complain(&format!(
+            "{} jobs have no run time and are left out",
+            show_count((all.len() - jobs.len()) as u64)
+        ));
+    }
     let n_nodes = args.nodes.unwrap_or_else(|| machine_for(&jobs, UTILISATION));
+    let n_large = jobs.iter().filter(|job| n_nodes_of(job, u64::MAX) > n_nodes).count();
+    if n_large > 0 {
+        complain(&format!(
+            "{} jobs ask for more than {} nodes and are given all of them",
+            show_count(n_large as u64),
+            show_count(n_nodes)
+        ));
+    }
     let wanted = POLICIES
         .into_iter()
         .filter(|policy| args.policy.is_empty() || args.policy.contains(&policy.name().to_owned()));

@@ -45,7 +45,7 @@ const WIDEST: f64 = 0.3;
 /// Values of every feature.
 pub fn draw(past: &Past, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
     let n_laps = n_jobs.div_ceil(past.n_jobs()).max(1);
-    let laps: Vec<Vec<Vec<f64>>> = (0..n_laps)
+    let mut laps: Vec<Vec<Vec<f64>>> = (0..n_laps)
         .into_par_iter()
         .map(|lap| {
             let n_of_lap = n_jobs * (lap + 1) / n_laps - n_jobs * lap / n_laps;
@@ -56,6 +56,14 @@ pub fn draw(past: &Past, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
             values
         })
         .collect();
+    // Laps begin at the same hour of the day.
+    let mut time = 0.0;
+    for (number, lap) in laps.iter_mut().enumerate() {
+        if let Some(first) = lap[0].first_mut().filter(|_| number > 0) {
+            *first = past.jobs.specs[0].round(DAY - time % DAY);
+        }
+        time += lap[0].iter().skip(usize::from(number == 0)).sum::<f64>();
+    }
     (0..past.jobs.specs.len())
         .into_par_iter()
         .map(|feature| laps.iter().flat_map(|lap| lap[feature].iter().copied()).collect())

@@ -47,7 +47,7 @@ pub struct Past {
     pub after: HashMap<(u32, u32), Group>,
     pub asking: HashMap<(u32, u32), Group>,
     pub ending: HashMap<(u32, u32, u32), Group>,
-    /// When each job came, as a share of the day; days begin with the first job.
+    /// When the interval before each job began, as a share of the day; days begin with the first job.
     pub hours: Vec<f64>,
     /// Sessions of two days, on the average.
     pub n_of_two_days: usize,
@@ -119,7 +119,7 @@ impl Past {
             after: HashMap::new(),
             asking: HashMap::new(),
             ending: HashMap::new(),
-            hours: arrivals.iter().map(|time| (time / DAY).fract()).collect(),
+            hours: (0..n_jobs).map(|job| (arrivals[job.saturating_sub(1)] / DAY).fract()).collect(),
             n_of_two_days,
             intervals_before,
             runs_before: vec![0.0; n_jobs],
