@@ -71,6 +71,7 @@ impl Dataset {
         } else {
             found.read_archive(path)?;
         }
+        found.join_warnings();
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
         found.drop_conflicts();
         if found.runs.is_empty() {
@@ -81,6 +82,23 @@ impl Dataset {
             return Err(Error::file(path, format!("there are no runs in it: {reason}")));
         }
         Ok(found)
+    }
+
+    /// What is said of many files is said once.
+    fn join_warnings(&mut self) {
+        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for warning in self.warnings.drain(..) {
+            let (file, text) = warning.split_once(": ").unwrap_or(("", &warning));
+            by_text.entry(text.to_owned()).or_default().push(file.to_owned());
+        }
+        for (text, files) in by_text {
+            self.warnings.push(match &files[..] {
+                [file] if file.is_empty() => text,
+                [file] => format!("{file}: {text}"),
+                [first, ..] => format!("{} runs, the first of which is {first}: {text}", files.len()),
+                [] => continue,
+            });
+        }
     }
 
     fn add(&mut self, path: &Path, from: impl Read) {

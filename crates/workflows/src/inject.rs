@@ -45,8 +45,10 @@ impl Trouble {
             .filter(|value: &f64| value.is_finite() && *value > 0.0)
             .ok_or_else(wrong)?;
         match name {
-            "cpu" if strength <= 1_024.0 => Ok(Self::Cpu { cores: strength as u32 }),
-            "hdd" if strength <= 100.0 => Ok(Self::Disk { percent: strength }),
+            "cpu" if strength <= 1_024.0 && strength.fract() == 0.0 => {
+                Ok(Self::Cpu { cores: strength as u32 })
+            }
+            "hdd" if strength < 100.0 => Ok(Self::Disk { percent: strength }),
             "loss" if strength < 100.0 => Ok(Self::Loss { percent: strength }),
             _ => Err(wrong()),
         }

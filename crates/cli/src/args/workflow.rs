@@ -97,6 +97,7 @@ pub struct DrawArgs {
     /// Pixels on a side (seed), or of the width (named)
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub size: u32,
+    /// Where it is written
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
 }
@@ -113,8 +114,10 @@ pub struct Learning {
     /// Vary the pictures while learning
     #[arg(long)]
     pub augment: bool,
+    /// Rounds of training, for networks
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
+    /// The same seed, the same result
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,
 }
@@ -130,8 +133,10 @@ pub struct Learning {
 pub struct TrainRunsArgs {
     #[arg(long, value_parser = model_parser(), default_value = "best")]
     pub model: WhichModel,
+    /// Labelled runs: a folder of `<label>/<workflow>[-<batch>]-runNNNN.csv`, plain or as .tar.zst
     #[arg(long, value_name = "DIR_OR_TAR")]
     pub runs: PathBuf,
+    /// Where it is written
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Which runs to learn from: a table split,label,main_label,run
@@ -142,6 +147,7 @@ pub struct TrainRunsArgs {
     pub add: Vec<(String, PathBuf)>,
     #[command(flatten)]
     pub learning: Learning,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -156,6 +162,7 @@ pub struct ClassifyArgs {
     /// Files or submit folders
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -170,10 +177,12 @@ pub struct ClassifyArgs {
 pub struct EvaluateRunsArgs {
     #[arg(long, value_parser = model_parser(), default_value = "best")]
     pub model: WhichModel,
+    /// Labelled runs: a folder of `<label>/<workflow>[-<batch>]-runNNNN.csv`, plain or as .tar.zst
     #[arg(long, value_name = "DIR_OR_TAR")]
     pub runs: PathBuf,
     #[arg(long, value_parser = protocol_parser())]
     pub protocol: Option<Protocol>,
+    /// A table `split,label,main_label,run` that says what is learnt from and what is judged
     #[arg(long, value_name = "FILE")]
     pub split: Option<PathBuf>,
     /// Judge every task, where tasks have labels
@@ -187,6 +196,7 @@ pub struct EvaluateRunsArgs {
     /// Write a report with curves and confusions
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -208,6 +218,7 @@ pub struct FollowArgs {
     /// Read what is there, and end
     #[arg(long)]
     pub once: bool,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }
@@ -220,6 +231,7 @@ pub struct FollowArgs {
     tracewise workflow inject normal/*.csv --trouble cpu_2 --trouble hdd_50 --cores 8 --out made/"
 )]
 pub struct InjectRunArgs {
+    /// Runs: a log, a submit folder, or a table
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// May be given again
@@ -231,6 +243,7 @@ pub struct InjectRunArgs {
     /// A folder: runs are written to <trouble>/<run>.csv
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
+    /// The same seed, the same result
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
 }
@@ -242,6 +255,7 @@ pub struct CompareRunsArgs {
     /// The run to compare with
     pub before: PathBuf,
     pub after: PathBuf,
+    /// For programs
     #[arg(long)]
     pub json: bool,
 }

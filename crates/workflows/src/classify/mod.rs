@@ -359,6 +359,21 @@ impl Fitted {
         }
     }
 
+    /// Why a run cannot be judged: it is of another workflow than those that were learnt from.
+    pub fn why_not(&self, run: &WorkflowRun) -> Option<String> {
+        let known = self.usual.kinds();
+        let is_foreign =
+            !run.attempts.is_empty() && !run.attempts.iter().any(|one| known.contains(one.kind.as_str()));
+        is_foreign.then(|| {
+            let known: Vec<&str> = known.into_iter().collect();
+            format!(
+                "{} is of another workflow: none of its tasks is of a kind that was learnt from ({})",
+                run.name,
+                known.join(", ")
+            )
+        })
+    }
+
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         self.classifier(run).chances(run)
     }

@@ -1,6 +1,6 @@
 //! What is usual: the delays of every kind of task in healthy runs. It needs no labels, and every verdict is explained by it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};
@@ -61,6 +61,11 @@ fn centre(values: &mut [f64]) -> (f64, f64) {
 }
 
 impl Usual {
+    /// The kinds of task that are known.
+    pub fn kinds(&self) -> BTreeSet<&str> {
+        self.ranges.iter().map(|(kind, _, _)| kind.as_str()).collect()
+    }
+
     pub fn of(runs: &[&WorkflowRun]) -> Self {
         let mut all: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         let mut of_runs: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();

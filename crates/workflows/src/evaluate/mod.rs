@@ -17,8 +17,9 @@ use workload::workflow::WorkflowRun;
 pub use self::figures::{Figures, Judged};
 use crate::classify::picture::Frozen;
 use crate::classify::slowdown::{Memory, SlowdownSettings, Weekless};
+use crate::classify::usual::UNUSUAL;
 use crate::classify::{FitSettings, Fitted, Lesson, Model, Step, most_likely};
-use crate::dataset::{Dataset, Split, number_of};
+use crate::dataset::{Dataset, NORMAL, Split, number_of};
 use crate::error::{Error, Result};
 use crate::unfinished::{SHARES, after};
 
@@ -116,7 +117,7 @@ pub fn evaluate(
 ) -> Result<Figures> {
     let begun = Instant::now();
     let (folds, conflicting) = folds(data, protocol, split, settings.seed)?;
-    let classes = data.classes();
+    let classes = if model == Model::Usual { vec![NORMAL.into(), UNUSUAL.into()] } else { data.classes() };
     let frozen = match model.network() {
         Some(network) => Frozen::new(network, data, settings)?,
         None => None,
@@ -167,8 +168,11 @@ struct FoldFigures {
     chosen: Option<String>,
 }
 
+/// Where troubles have no names, a run that has one is unusual.
 fn class_of(data: &Dataset, classes: &[String], run: usize) -> usize {
-    number_of(classes, data.runs[run].class())
+    let class = data.runs[run].class();
+    let is_named = class == NORMAL || classes.iter().any(|known| known == class);
+    number_of(classes, if is_named { class } else { UNUSUAL })
 }
 
 /// How many of the test runs have the class that most training runs have.
@@ -238,9 +242,8 @@ fn judge_frozen(
 
 /// Trees that slowdown can have, best first where two are as good.
 const TREES: [(usize, usize); 4] = [(3, 2), (2, 2), (3, 0), (2, 0)];
-/// Up to which novelty memory decides (never, sometimes, always), and how sure the other view has to be beyond.
+/// Up to which novelty memory may decide: never, sometimes, always.
 const NOVELTIES: [f64; 6] = [0.7, 0.5, 0.0, 0.8, 0.9, 1.0];
-const SURENESSES: [f64; 2] = [0.8, 0.0];
 
 /// Folds of batches by which it is chosen.
 const N_CHOOSING: usize = 9;
@@ -253,12 +256,12 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
     let candidates: Vec<SlowdownSettings> = TREES
         .iter()
         .flat_map(|(depth, n_weaker)| {
-            let trees =
-                SlowdownSettings { depth: *depth, n_weaker: *n_weaker, ..SlowdownSettings::default() };
-            NOVELTIES
-                .iter()
-                .flat_map(move |novelty| SURENESSES.map(|sureness| (*novelty, sureness)))
-                .map(move |(novelty, sureness)| SlowdownSettings { novelty, sureness, ..trees })
+            NOVELTIES.map(|novelty| SlowdownSettings {
+                depth: *depth,
+                n_weaker: *n_weaker,
+                novelty,
+                ..SlowdownSettings::default()
+            })
         })
         .collect();
     let mut judged_by: Vec<Vec<Judged>> = vec![Vec::new(); candidates.len()];
@@ -278,9 +281,8 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
                 (memory.novelty(run), most_likely(&memory.chances(run)))
             })
             .collect();
-        // What novelty and sureness decide needs no other trees.
-        let n_alike = NOVELTIES.len() * SURENESSES.len();
-        for (first, alike) in (0..).step_by(n_alike).zip(candidates.chunks(n_alike)) {
+        // What novelty decides needs no other trees.
+        for (first, alike) in (0..).step_by(NOVELTIES.len()).zip(candidates.chunks(NOVELTIES.len())) {
             let weekless = Weekless::fit(&lesson, alike[0], settings.seed)?;
             for (run, (novelty, known)) in test.iter().zip(&remembered) {
                 let new = weekless.chances(&data.runs[*run].recording.run);

@@ -60,6 +60,7 @@ pub struct Assembly {
     by_key: HashMap<(String, String), usize>,
     children: HashMap<String, Vec<String>>,
     begun: Option<f64>,
+    n_begun: usize,
     is_over: bool,
     pub warnings: Vec<String>,
     n_backwards: usize,
@@ -68,6 +69,7 @@ pub struct Assembly {
 impl Assembly {
     /// The workflow system started.
     pub fn begin(&mut self, at: f64) {
+        self.n_begun += 1;
         self.begun = Some(self.begun.map_or(at, |begun: f64| begun.min(at)));
     }
 
@@ -188,6 +190,12 @@ impl Assembly {
             recording.warn(format!(
                 "{} stretches ended before they started, by the clocks that wrote them; they count as nothing",
                 self.n_backwards
+            ));
+        }
+        if self.n_begun > 1 {
+            recording.warn(format!(
+                "the workflow was started {} times in this log: what was restarted is put together, and so are several workflows",
+                self.n_begun
             ));
         }
         let known: HashMap<&str, usize> = self.last.iter().map(|(task, at)| (task.as_str(), *at)).collect();

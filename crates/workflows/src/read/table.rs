@@ -10,6 +10,28 @@ use super::{Recording, kind};
 /// Columns without which a table is no run.
 const NEEDED: [&str; 2] = ["submit", "runtime"];
 
+/// Columns that delays are of; a table without them says less.
+const EXPECTED: [&str; 4] = ["ready", "execute_start", "stage_in_delay", "kickstart_executables_cpu_time"];
+/// What is written where nothing is known.
+const NOTHING: [&str; 5] = ["None", "nan", "NaN", "NA", "null"];
+/// Columns in which there are numbers.
+const NUMBERS: [&str; 14] = [
+    "ready",
+    "pre_script_start",
+    "pre_script_end",
+    "submit",
+    "execute_start",
+    "execute_end",
+    "post_script_start",
+    "post_script_end",
+    "runtime",
+    "stage_in_delay",
+    "stage_in_bytes",
+    "stage_out_delay",
+    "stage_out_bytes",
+    "kickstart_executables_cpu_time",
+];
+
 /// Whether a first line looks like the header of such a table.
 pub fn is_header(line: &str) -> bool {
     let names: Vec<&str> = line.split(',').map(str::trim).collect();
@@ -31,6 +53,10 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
         }
     }
     let mut recording = Recording::new(name);
+    let missing: Vec<&str> = EXPECTED.into_iter().filter(|name| !columns.contains_key(*name)).collect();
+    if !missing.is_empty() {
+        recording.warn(format!("there is no column {}: what it would say is not known", missing.join(", ")));
+    }
     let label_column = columns.get("anomaly_type").copied();
     let mut row = csv::ByteRecord::new();
     let mut line = 1;
@@ -53,6 +79,11 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
             continue;
         }
         let row = Row { cells: &row, columns: &columns };
+        for name in NUMBERS.into_iter().filter(|name| row.number(name).is_none()) {
+            if let Some(text) = row.text(name).filter(|text| !NOTHING.contains(text)) {
+                recording.warn(format!("line {line}: {name} is {text}, which is no number"));
+            }
+        }
         match row.attempt() {
             Ok(attempt) => {
                 recording.run.attempts.push(attempt);
@@ -104,8 +135,10 @@ impl<'a> Row<'a> {
             Some("auxiliary") => TaskRole::Auxiliary,
             _ => role,
         };
-        let start = self.number("execute_start");
-        let ran = self.number("runtime").or_else(|| Some(self.number("execute_end")? - start?));
+        let (ran, end) = (self.number("runtime"), self.number("execute_end"));
+        let queued = || Some(self.number("submit")? + self.number("queue_delay")?);
+        let start = self.number("execute_start").or_else(|| Some(end? - ran?)).or_else(queued);
+        let ran = ran.or_else(|| Some(end? - start?));
         if ran.is_some_and(|seconds| seconds < 0.0) {
             return Err(format!("{task} ends before it starts"));
         }

@@ -68,6 +68,12 @@ fn runs_that_are_not_over_and_runs_of_other_workflows_are_judged_too() {
         let mut foreign = run("foreign", 6);
         foreign.attempts.iter_mut().for_each(|attempt| attempt.kind = format!("other {}", attempt.kind));
         assert!(fitted.classify(&foreign).probabilities.values().all(|chance| chance.is_finite()));
+        let why_not = fitted.why_not(&foreign).unwrap();
+        assert!(
+            why_not.contains("none of its tasks is of a kind that was learnt from (count, gather)"),
+            "{why_not}"
+        );
+        assert_eq!(fitted.why_not(&run("known", 6)), None);
     }
 }
 

@@ -147,5 +147,25 @@ fn what_is_broken_is_said_in_a_line_and_the_rest_goes_on() {
     // Rows that are short or make no sense are left out of a table.
     let table = b",type,ready,submit,execute_start,runtime\nx_1,compute,0,1,2,3\nx_2,compute,0\nx_3,compute,0,1,2,-5\n";
     let recording = read_one(&file("run.csv", table)).unwrap();
-    assert_eq!((recording.run.attempts.len(), recording.warnings.len()), (1, 2));
+    assert_eq!((recording.run.attempts.len(), recording.warnings.len()), (1, 3));
+    assert!(
+        recording.warnings[0].starts_with("there is no column stage_in_delay"),
+        "{:?}",
+        recording.warnings
+    );
+    // When a task began is told from when it ended, and cells that are no numbers are named.
+    let table = b",type,submit,execute_end,runtime,ready\nx_1,compute,1,7,5,banana\n";
+    let recording = read_one(&file("ends.csv", table)).unwrap();
+    assert_eq!(recording.run.attempts[0].execution.map(Span::start), Some(2.0));
+    assert!(
+        recording.warnings.iter().any(|warning| warning == "line 2: ready is banana, which is no number")
+    );
+    // Two workflows in one file.
+    let two = [&log[..47], b"1700000050 c SUBMIT 4.0 local - 3\n", &log[..47]].concat();
+    let recording = read_one(&file("two.log", &two)).unwrap();
+    assert!(
+        recording.warnings.iter().any(|warning| warning.contains("started 2 times")),
+        "{:?}",
+        recording.warnings
+    );
 }

@@ -113,3 +113,12 @@ fn troubled_tasks_are_found_among_their_neighbours() {
     let found = per_job::evaluate(&data, 0).unwrap();
     assert!(found.unsupervised.roc_auc > 0.8 && found.supervised.roc_auc > 0.9, "{found:?}");
 }
+
+#[test]
+fn without_names_for_trouble_runs_are_usual_or_not() {
+    let data = dataset(10);
+    let settings = FitSettings::default();
+    let figures = evaluate(Model::Usual, &data, Protocol::Random, None, &settings, false, |_, _| {}).unwrap();
+    assert_eq!(figures.classes, ["normal", "unusual"]);
+    assert!(figures.binary_balanced_accuracy > 0.8, "{figures:?}");
+}

@@ -17,6 +17,11 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
             Ok(recordings) => {
                 for recording in &recordings {
                     warn(path, &recording.warnings);
+                    if let Some(reason) = fitted.why_not(&recording.run) {
+                        complain(&format!("{}: {reason}", path.display()));
+                        is_good = false;
+                        continue;
+                    }
                     verdicts.push((path, fitted.classify(&recording.run)));
                 }
             }

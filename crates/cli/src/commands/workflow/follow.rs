@@ -12,7 +12,7 @@ use workflows::read::submit_folder::SubmitFolder;
 use super::super::stop_on_ctrl_c;
 use super::classify::in_words;
 use crate::args::FollowArgs;
-use crate::output::say;
+use crate::output::{complain, say};
 
 /// A log, or a folder with a log and more.
 enum Source {
@@ -55,10 +55,18 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
     let fitted = args.model.as_deref().map(Fitted::read).transpose()?;
     let name = args.log.file_stem().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned());
     let mut source = Source::open(&args.log)?;
+    let mut is_said = false;
     let stop = stop_on_ctrl_c(None)?;
     loop {
         if source.catch_up()? {
-            tell(&source.recording(&name)?, fitted.as_ref(), source.is_over(), args.json)?;
+            let recording = source.recording(&name)?;
+            let why_not = fitted.as_ref().and_then(|fitted| fitted.why_not(&recording.run));
+            if let Some(reason) = why_not.as_ref().filter(|_| !is_said) {
+                complain(reason);
+                is_said = true;
+            }
+            let fitted = fitted.as_ref().filter(|_| why_not.is_none());
+            tell(&recording, fitted, source.is_over(), args.json)?;
         }
         if args.once || source.is_over() {
             return Ok(ExitCode::SUCCESS);

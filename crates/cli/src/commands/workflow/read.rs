@@ -1,10 +1,11 @@
 //! `tracewise workflow read`
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use serde_json::json;
 use workload::units::show_count;
-use workload::workflow::WorkflowRun;
+use workload::workflow::{TaskName, WorkflowRun};
 
 use super::warn;
 use crate::args::ReadArgs;
@@ -74,10 +75,11 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
                 |is_such: &dyn Fn(usize) -> bool| of.iter().filter(|at| is_such(**at)).count().to_string();
             vec![
                 (*kind).to_owned(),
-                of.len().to_string(),
+                count(&|at| run.attempts[at].attempt == 1),
                 count(&|at| run.attempts[at].attempt > 1),
                 count(&|at| run.attempts[at].exit_code.is_some_and(|code| code != 0)),
-                mean(&|at| delays[at].workflow_system + delays[at].pre_script),
+                mean(&|at| delays[at].workflow_system),
+                mean(&|at| delays[at].pre_script),
                 mean(&|at| delays[at].queue),
                 mean(&|at| delays[at].stage_in),
                 mean(&|at| delays[at].run),
@@ -93,6 +95,7 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         ">RETRIES",
         ">FAILED",
         ">SYSTEM",
+        ">PRE",
         ">QUEUE",
         ">STAGE-IN",
         ">RUN",
@@ -102,7 +105,14 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
     ];
     say_table(&header, &rows)?;
     let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
-    let open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
+    let begun: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
+    let planned: BTreeSet<&TaskName> =
+        run.children.iter().flat_map(|(parent, children)| [parent].into_iter().chain(children)).collect();
+    let n_never = planned.difference(&begun).count();
+    let mut open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
+    if n_never > 0 {
+        open += &format!(", {n_never} of {} tasks never begun", planned.len());
+    }
     say(&format!(
         "\n{}: {} attempts{open} in {:.0} s; delays are means, in seconds",
         run.name,
