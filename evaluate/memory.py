@@ -1,0 +1,62 @@
+"""How long each detector takes to learn and to score, and how much memory: on simulated clusters of one length and of four times it.
+
+Writes docs/results/memory.md. Run through `make evaluate` or `evaluate/run memory`.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
+MODELS = ["ae", "node-gnn", "job-gnn", "vae", "pca", "nearest", "best"]
+HOURS = [1, 4]
+SETTINGS = "[detector.train]\nn_epochs = 3\n"
+
+
+def measured(*arguments):
+    """Seconds, and the most memory that was resident, in MB."""
+    command = [str(part) for part in (TRACEWISE, *arguments)]
+    begun = time.time()
+    with tempfile.TemporaryFile() as said:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+        _, status, usage = os.wait4(child.pid, 0)
+        if status:
+            said.seek(0)
+            sys.exit(f"{' '.join(command)}: {said.read().decode()}")
+    return time.time() - begun, usage.ru_maxrss / 1000
+
+
+def main():
+    rows = []
+    with tempfile.TemporaryDirectory() as work:
+        work = Path(work)
+        (work / "settings.toml").write_text(SETTINGS)
+        for hours in HOURS:
+            measured("campaign", "simulate", "--nodes", 5, "--threads", 32, "--hours", hours, "--campaigns",
+                     "train=1,validation=1,test=1", "--seed", 1, "--into", work / f"{hours}h")
+        for model in MODELS:
+            cells = [model]
+            for hours in HOURS:
+                data, out = work / f"{hours}h", work / f"{model}-{hours}h"
+                train = measured("threads", "train", "--model", model, "--data", data, "--out", out, "--config", work / "settings.toml")
+                score = measured("threads", "score", "--model", out, "--data", data, "--set", "test", "--out", work / "scores.parquet")
+                cells += [f"{train[0]:.0f} s", f"{train[1]:.0f} MB", f"{score[0]:.1f} s", f"{score[1]:.0f} MB"]
+            rows.append(cells)
+            print(cells, flush=True)
+    header = ["", *(f"{what}, {hours} h" for hours in HOURS for what in ("train", "memory", "score", "memory"))]
+    lines = ["# Time and memory of detectors", "", "Made by `make evaluate` (`evaluate/memory.py`).", "",
+             f"Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+             "", "Three simulated campaigns of 5 nodes × 32 threads, each of so many hours: one to learn from, one for thresholds, one to score. "
+             "Memory is the most that was resident. Networks learn for 3 epochs; windows to learn from are subsampled as documented.", "",
+             "| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1),
+             *("| " + " | ".join(row) + " |" for row in rows), ""]
+    (ROOT / "docs/results/memory.md").write_text("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
