@@ -242,8 +242,9 @@ fn judge_frozen(
 
 /// Trees that slowdown can have, best first where two are as good.
 const TREES: [(usize, usize); 4] = [(3, 2), (2, 2), (3, 0), (2, 0)];
-/// Up to which novelty memory may decide: never, sometimes, always.
+/// Up to which novelty memory decides (never, sometimes, always), and how sure the other view has to be beyond.
 const NOVELTIES: [f64; 6] = [0.7, 0.5, 0.0, 0.8, 0.9, 1.0];
+const SURENESSES: [f64; 2] = [0.8, 0.0];
 
 /// Folds of batches by which it is chosen.
 const N_CHOOSING: usize = 9;
@@ -256,12 +257,12 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
     let candidates: Vec<SlowdownSettings> = TREES
         .iter()
         .flat_map(|(depth, n_weaker)| {
-            NOVELTIES.map(|novelty| SlowdownSettings {
-                depth: *depth,
-                n_weaker: *n_weaker,
-                novelty,
-                ..SlowdownSettings::default()
-            })
+            let trees =
+                SlowdownSettings { depth: *depth, n_weaker: *n_weaker, ..SlowdownSettings::default() };
+            NOVELTIES
+                .iter()
+                .flat_map(move |novelty| SURENESSES.map(|sureness| (*novelty, sureness)))
+                .map(move |(novelty, sureness)| SlowdownSettings { novelty, sureness, ..trees })
         })
         .collect();
     let mut judged_by: Vec<Vec<Judged>> = vec![Vec::new(); candidates.len()];
@@ -281,8 +282,9 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
                 (memory.novelty(run), most_likely(&memory.chances(run)))
             })
             .collect();
-        // What novelty decides needs no other trees.
-        for (first, alike) in (0..).step_by(NOVELTIES.len()).zip(candidates.chunks(NOVELTIES.len())) {
+        // What novelty and sureness decide needs no other trees.
+        let n_alike = NOVELTIES.len() * SURENESSES.len();
+        for (first, alike) in (0..).step_by(n_alike).zip(candidates.chunks(n_alike)) {
             let weekless = Weekless::fit(&lesson, alike[0], settings.seed)?;
             for (run, (novelty, known)) in test.iter().zip(&remembered) {
                 let new = weekless.chances(&data.runs[*run].recording.run);
