@@ -1,4 +1,4 @@
-"""How long each detector takes to learn and to score, and how much memory: on simulated clusters of one length and of four times it.
+"""How long each detector takes to learn and to score, and how much memory; and whether scoring a longer archive takes more of it.
 
 Writes docs/results/memory.md. Run through `make evaluate` or `evaluate/run memory`.
 """
@@ -15,6 +15,9 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
 MODELS = ["ae", "node-gnn", "job-gnn", "vae", "pca", "nearest", "best"]
 HOURS = [1, 4]
+# The last is 48 times the first. What is read at once is two hours: only from there on can memory stay the same.
+SCORED_HOURS = [4, 16, 64, 192]
+SCORED_MODELS = ["ae", "pca", "best"]
 SETTINGS = "[detector.train]\nn_epochs = 3\n"
 
 
@@ -31,14 +34,21 @@ def measured(*arguments):
     return time.time() - begun, usage.ru_maxrss / 1000
 
 
+def simulate(into, hours, sets):
+    measured("campaign", "simulate", "--nodes", 5, "--threads", 32, "--hours", hours, "--campaigns", sets, "--seed", 1, "--into", into)
+
+
+def table(header, rows):
+    return ["| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1), *("| " + " | ".join(row) + " |" for row in rows)]
+
+
 def main():
-    rows = []
+    rows, by_length = [], []
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
         (work / "settings.toml").write_text(SETTINGS)
         for hours in HOURS:
-            measured("campaign", "simulate", "--nodes", 5, "--threads", 32, "--hours", hours, "--campaigns",
-                     "train=1,validation=1,test=1", "--seed", 1, "--into", work / f"{hours}h")
+            simulate(work / f"{hours}h", hours, "train=1,validation=1,test=1")
         for model in MODELS:
             cells = [model]
             for hours in HOURS:
@@ -48,13 +58,22 @@ def main():
                 cells += [f"{train[0]:.0f} s", f"{train[1]:.0f} MB", f"{score[0]:.1f} s", f"{score[1]:.0f} MB"]
             rows.append(cells)
             print(cells, flush=True)
+        for hours in SCORED_HOURS:
+            archive = work / f"test-{hours}h"
+            simulate(archive, hours, "test=1")
+            scored = [measured("threads", "score", "--model", work / f"{model}-{HOURS[0]}h", "--data", archive, "--out", work / "scores.parquet")
+                      for model in SCORED_MODELS]
+            by_length.append([f"{hours} h", *(cell for seconds, memory in scored for cell in (f"{seconds:.0f} s", f"{memory:.0f} MB"))])
+            print(by_length[-1], flush=True)
     header = ["", *(f"{what}, {hours} h" for hours in HOURS for what in ("train", "memory", "score", "memory"))]
     lines = ["# Time and memory of detectors", "", "Made by `make evaluate` (`evaluate/memory.py`).", "",
              f"Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
              "", "Three simulated campaigns of 5 nodes × 32 threads, each of so many hours: one to learn from, one for thresholds, one to score. "
              "Memory is the most that was resident. Networks learn for 3 epochs; windows to learn from are subsampled as documented.", "",
-             "| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1),
-             *("| " + " | ".join(row) + " |" for row in rows), ""]
+             *table(header, rows), "", "## Scoring of longer archives", "",
+             "One campaign of so many hours, all of it scored. An hour of every node and the window that reaches into the next are in memory "
+             "at once, however long the archive is.", "",
+             *table(["", *(cell for model in SCORED_MODELS for cell in (model, "memory"))], by_length), ""]
     (ROOT / "docs/results/memory.md").write_text("\n".join(lines))
 
 

@@ -151,9 +151,13 @@ fn as_numbers(column: &Column) -> Vec<f64> {
     }
 }
 
+fn column_of<'a>(table: &'a Table, schema: &Schema, role: Role) -> Option<&'a Column> {
+    table.column(&schema.with_role(role)?.name)
+}
+
 fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
     let n_rows = table.n_rows();
-    let of_role = |role: Role| table.column(&schema.with_role(role)?.name).map(as_numbers);
+    let of_role = |role: Role| column_of(table, schema, role).map(as_numbers);
     let minus = |one: Option<Vec<f64>>, other: Option<Vec<f64>>| -> Option<Vec<f64>> {
         Some(one?.into_iter().zip(other?).map(|(one, other)| one - other).collect())
     };
@@ -174,11 +178,9 @@ fn fields_of(table: &Table, schema: &Schema) -> Vec<Vec<f64>> {
                 .into_iter()
                 .filter_map(of_role)
                 .find(|sizes| sizes.iter().any(|size| *size > 0.0)),
-            Some(Role::Status) => {
-                schema.with_role(Role::Status).and_then(|spec| table.column(&spec.name)).map(|column| {
-                    (0..n_rows).map(|row| status::code_of(&column.name, &column.cell(row))).collect()
-                })
-            }
+            Some(Role::Status) => column_of(table, schema, Role::Status).map(|column| {
+                (0..n_rows).map(|row| status::code_of(&column.name, &column.cell(row))).collect()
+            }),
             Some(role) => of_role(*role),
             None => None,
         };
@@ -196,7 +198,7 @@ fn since_first(moments: Vec<f64>) -> Vec<f64> {
 fn write_batsim(out: &mut dyn Write, table: &Table, schema: &Schema) -> std::io::Result<()> {
     let fields = fields_of(table, schema);
     let [submits, runs, requested] = [1, 3, 8].map(|field| &fields[field]);
-    let nodes = schema.with_role(Role::Nodes).and_then(|spec| table.column(&spec.name)).map(as_numbers);
+    let nodes = column_of(table, schema, Role::Nodes).map(as_numbers);
     let sizes = nodes.as_ref().unwrap_or(&fields[4]);
     let mut profiles = serde_json::Map::new();
     let mut jobs = Vec::with_capacity(table.n_rows());

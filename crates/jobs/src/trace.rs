@@ -178,17 +178,15 @@ fn mend_words(table: &mut Table, name: &str, warnings: &mut Vec<String>) -> Resu
     if cells().all(is_missing) {
         return Ok(());
     }
-    let is_odd = |format: Format| move |cell: &&str| !is_missing(cell) && format.parse(cell).is_none();
-    let first = |format: Option<Format>| {
-        cells().find(|cell| format.is_none_or(|format| is_odd(format)(cell))).unwrap_or_default()
-    };
     let Some(format) = Format::of_most(cells()) else {
-        return Err(Error::Schema(format!("{name} is to hold numbers or times, and holds {}", first(None))));
+        let first = cells().next().unwrap_or_default();
+        return Err(Error::Schema(format!("{name} is to hold numbers or times, and holds {first}")));
     };
-    let n_odd = cells().filter(is_odd(format)).count();
+    let odd: Vec<&str> = cells().filter(|cell| !is_missing(cell) && format.parse(cell).is_none()).collect();
     warnings.push(format!(
-        "{n_odd} cells of {name} are no numbers and count as not known; the first is {}",
-        first(Some(format))
+        "{} cells of {name} are no numbers and count as not known; the first is {}",
+        odd.len(),
+        odd.first().copied().unwrap_or_default()
     ));
     let values = cells().map(|cell| format.parse(cell).unwrap_or(f64::NAN)).collect();
     column.values = Values::Numbers { values, format };

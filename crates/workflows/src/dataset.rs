@@ -62,16 +62,28 @@ pub struct Dataset {
     pub warnings: Vec<String>,
 }
 
+/// What is said while runs are read, and of which files.
+type Said = BTreeMap<String, Vec<String>>;
+
+/// What is said of many files is said once.
+fn in_one_line(text: &str, files: &[String]) -> String {
+    match files {
+        [first, _, ..] => format!("{} runs, the first of which is {first}: {text}", files.len()),
+        files => format!("{}: {text}", files.concat()),
+    }
+}
+
 impl Dataset {
     /// Reads a folder of labels, or an archive of one. What cannot be read is left out and named.
     pub fn read(path: &Path) -> Result<Self> {
         let mut found = Self::default();
+        let mut said = Said::new();
         if path.is_dir() {
-            found.read_folder(path)?;
+            found.read_folder(path, &mut said)?;
         } else {
-            found.read_archive(path)?;
+            found.read_archive(path, &mut said)?;
         }
-        found.join_warnings();
+        found.warnings = said.into_iter().map(|(text, files)| in_one_line(&text, &files)).collect();
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
         found.drop_conflicts();
         if found.runs.is_empty() {
@@ -84,37 +96,22 @@ impl Dataset {
         Ok(found)
     }
 
-    /// What is said of many files is said once.
-    fn join_warnings(&mut self) {
-        let mut by_text: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for warning in self.warnings.drain(..) {
-            let (file, text) = warning.split_once(": ").unwrap_or(("", &warning));
-            by_text.entry(text.to_owned()).or_default().push(file.to_owned());
-        }
-        for (text, files) in by_text {
-            self.warnings.push(match &files[..] {
-                [file] if file.is_empty() => text,
-                [file] => format!("{file}: {text}"),
-                [first, ..] => format!("{} runs, the first of which is {first}: {text}", files.len()),
-                [] => continue,
-            });
-        }
-    }
-
-    fn add(&mut self, path: &Path, from: impl Read) {
+    fn add(&mut self, path: &Path, from: impl Read, said: &mut Said) {
         let parts: Vec<_> = path.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
         let [file, label] = &parts[..] else { return };
         let Some(name) = file.strip_suffix(".csv") else { return };
         match table::read(name, from) {
             Ok(recording) => {
-                self.warnings.extend(recording.warnings.iter().map(|warning| format!("{file}: {warning}")));
+                for warning in &recording.warnings {
+                    said.entry(warning.clone()).or_default().push(file.to_string());
+                }
                 self.runs.push(LabelledRun::new(recording, label));
             }
-            Err(reason) => self.warnings.push(format!("{label}/{file} is left out: {reason}")),
+            Err(reason) => said.entry(reason).or_default().push(format!("{label}/{file} is left out")),
         }
     }
 
-    fn read_folder(&mut self, folder: &Path) -> Result<()> {
+    fn read_folder(&mut self, folder: &Path, said: &mut Said) -> Result<()> {
         let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
             let all: std::io::Result<Vec<_>> = fs::read_dir(folder)
                 .map_err(Error::io(folder))?
@@ -127,14 +124,14 @@ impl Dataset {
         for label in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
             for file in entries(&label)? {
                 if file.extension().is_some_and(|extension| extension == "csv") {
-                    self.add(&file, BufReader::new(File::open(&file).map_err(Error::io(&file))?));
+                    self.add(&file, BufReader::new(File::open(&file).map_err(Error::io(&file))?), said);
                 }
             }
         }
         Ok(())
     }
 
-    fn read_archive(&mut self, path: &Path) -> Result<()> {
+    fn read_archive(&mut self, path: &Path, said: &mut Said) -> Result<()> {
         let file = BufReader::new(File::open(path).map_err(Error::io(path))?);
         let name = path.to_string_lossy();
         let reader: Box<dyn Read> = if name.ends_with(".zst") || name.ends_with(".tzst") {
@@ -150,7 +147,7 @@ impl Dataset {
                 entry.map_err(|error| Error::file(path, format!("the archive is damaged: {error}")))?;
             if entry.header().entry_type().is_file() {
                 let inside = entry.path().map_err(Error::io(path))?.into_owned();
-                self.add(&inside, entry);
+                self.add(&inside, entry, said);
             }
         }
         Ok(())

@@ -30,6 +30,17 @@ pub enum Quantity {
 const UNIT_BYTES: f64 = 1e7;
 
 impl Quantity {
+    pub const ALL: [Self; 9] = [
+        Self::Run,
+        Self::StageIn,
+        Self::StageOut,
+        Self::Cpu,
+        Self::Queue,
+        Self::Stretch,
+        Self::StageInSlowness,
+        Self::StageOutSlowness,
+        Self::Length,
+    ];
     /// What trouble shows in whatever the speed of the machines.
     pub const WEEKLESS: [Self; 4] =
         [Self::Stretch, Self::StageInSlowness, Self::StageOutSlowness, Self::Length];

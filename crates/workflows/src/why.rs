@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use learn::moments::median;
 use serde::Serialize;
 use workload::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
 
@@ -96,11 +97,6 @@ fn most_unusual(attempt: &TaskAttempt, delays: &Delays, usual: &Usual) -> Option
     ratios.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(quantity, _)| quantity)
 }
 
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    (!values.is_empty()).then(|| values[(values.len() - 1) / 2])
-}
-
 fn reason(
     run: &WorkflowRun,
     delays: &[Delays],
@@ -120,7 +116,10 @@ fn reason(
     let slow: Vec<(&TaskAttempt, f64)> =
         of_kind.iter().copied().filter(|(_, value)| *value > range.high).collect();
     let told = if slow.is_empty() { &of_kind } else { &slow };
-    let found = median(told.iter().map(|(_, value)| *value).collect())?;
+    if told.is_empty() {
+        return None;
+    }
+    let found = median(told.iter().map(|(_, value)| *value).collect());
     let ratio = (found + 0.5) / (range.median + 0.5);
     let start = run.start().unwrap_or_default();
     let spans: Vec<Span> = told.iter().filter_map(|(attempt, _)| attempt.execution).collect();
@@ -158,7 +157,8 @@ fn overall(run: &WorkflowRun, delays: &[Delays], usual: &Usual, quantity: Quanti
         let (value, range) = (quantity.of(attempt, delays)?, usual.range(&attempt.kind, quantity)?);
         (range.median > 0.0).then(|| value / range.median)
     };
-    median(run.attempts.iter().zip(delays).filter_map(ratio).collect())
+    let ratios: Vec<f64> = run.attempts.iter().zip(delays).filter_map(ratio).collect();
+    (!ratios.is_empty()).then(|| median(ratios))
 }
 
 fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, found: &[Reason]) -> String {

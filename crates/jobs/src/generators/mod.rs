@@ -271,7 +271,6 @@ impl Fitted {
     pub fn sample(&self, ask: &Ask) -> Result<Table> {
         let wanted = self.wanted(&ask.condition)?;
         let scale = ask.scale.unwrap_or(1.0);
-        let begins = ask.span.map(|span| span.0).or(self.schema.begins).unwrap_or_default();
         let mut jobs = match ask.span {
             Some((from, to)) => self.over(from, to, &wanted, scale, ask.seed)?,
             None => {
@@ -283,7 +282,9 @@ impl Fitted {
         if let FeatureKind::Number { format } = self.specs[0].kind {
             round_arrivals(&mut jobs.values[0], format);
         }
-        let Some((from, _)) = ask.span else { return Ok(assemble(&self.schema, &jobs, begins)) };
+        let Some((from, _)) = ask.span else {
+            return Ok(assemble(&self.schema, &jobs, self.schema.begins.unwrap_or_default()));
+        };
         // The first job of a span comes after its beginning, by its interval.
         let ahead = jobs.values[0].first().copied().unwrap_or_default();
         let is_counted_from_start = self.schema.epoch().is_some_and(|epoch| epoch > 0.0);
@@ -313,14 +314,13 @@ impl Fitted {
         jobs
     }
 
+    /// Features and the values that they have to have.
     fn wanted(&self, condition: &[(String, String)]) -> Result<Vec<(usize, f64)>> {
-        let is_constant = |(name, cell): &&(String, String)| {
-            let spec = self.schema.column(name);
-            matches!(spec.map(|spec| &spec.kind), Some(Kind::Constant { cell: always }) if is_same(always, cell))
-        };
         let one = |(name, cell): &(String, String)| {
             if let Some(Kind::Constant { cell: always }) = self.schema.column(name).map(|spec| &spec.kind) {
-                return Err(Error::Condition(format!("{name} is always {always} in the trace learnt from")));
+                let other =
+                    || Error::Condition(format!("{name} is always {always} in the trace learnt from"));
+                return if is_same(always, cell) { Ok(None) } else { Err(other()) };
             }
             let names: Vec<&str> = self.specs.iter().map(|spec| spec.name.as_str()).collect();
             let at = self
@@ -341,9 +341,9 @@ impl Fitted {
                     .parse(cell)
                     .ok_or_else(|| Error::Condition(format!("{name}={cell}: {cell} is no number")))?,
             };
-            Ok((at, value))
+            Ok(Some((at, value)))
         };
-        condition.iter().filter(|pair| !is_constant(pair)).map(one).collect()
+        condition.iter().filter_map(|pair| one(pair).transpose()).collect()
     }
 
     /// As many jobs as are asked for. Those that do not meet the condition are left out, and the time that

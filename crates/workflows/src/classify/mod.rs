@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use learn::artifact::{Artifact, Tensors, part_of, within};
+use learn::moments::median;
 use serde::{Deserialize, Serialize};
 use workload::workflow::WorkflowRun;
 
@@ -440,11 +441,6 @@ fn fit_early(model: Model, lesson: &Lesson<'_>, usual: &Usual, settings: &FitSet
 
 fn n_over(run: &WorkflowRun) -> usize {
     run.attempts.iter().filter(|attempt| attempt.is_over()).count()
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
 fn restore(

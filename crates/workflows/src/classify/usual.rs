@@ -12,19 +12,6 @@ use crate::features::{Feature, Quantity, Statistic, View, by_kind};
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
 
-/// Whatever can be said of a delay in words, and what trouble shows in whatever the machine's speed.
-pub const QUANTITIES: [Quantity; 9] = [
-    Quantity::Run,
-    Quantity::StageIn,
-    Quantity::StageOut,
-    Quantity::Cpu,
-    Quantity::Queue,
-    Quantity::Stretch,
-    Quantity::StageInSlowness,
-    Quantity::StageOutSlowness,
-    Quantity::Length,
-];
-
 /// A quantity of the tasks of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Range {
@@ -70,7 +57,7 @@ impl Usual {
         let mut all: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         let mut of_runs: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         for run in runs {
-            for ((kind, quantity), mut values) in by_kind(run, &QUANTITIES) {
+            for ((kind, quantity), mut values) in by_kind(run, &Quantity::ALL) {
                 let key = (kind.to_owned(), quantity);
                 of_runs.entry(key.clone()).or_default().push(centre(&mut values).0);
                 all.entry(key).or_default().extend(values);

@@ -289,8 +289,8 @@ pub fn choose(data: &Dataset, runs: &[usize], settings: &FitSettings) -> Result<
             for (run, (novelty, known)) in test.iter().zip(&remembered) {
                 let new = weekless.chances(&data.runs[*run].recording.run);
                 for (at, candidate) in alike.iter().enumerate() {
-                    let verdict =
-                        if candidate.is_for_new(*novelty, &new) { most_likely(&new) } else { *known };
+                    let is_weekless = candidate.is_new(*novelty) && candidate.is_sure(&new);
+                    let verdict = if is_weekless { most_likely(&new) } else { *known };
                     judged_by[first + at].push(judged(data, &classes, *run, verdict));
                 }
             }

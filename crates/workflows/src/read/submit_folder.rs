@@ -93,7 +93,10 @@ fn files(folder: &Path, depth: usize) -> Result<Vec<PathBuf>> {
 
 /// `<task>.out.000` is of the first attempt, `.001` of the second.
 fn add_records(folder: &Path, assembly: &mut Assembly, taken: &mut HashSet<PathBuf>) -> Result<()> {
-    for path in files(folder, 0)?.into_iter().filter(|path| !taken.contains(path)).collect::<Vec<_>>() {
+    for path in files(folder, 0)? {
+        if taken.contains(&path) {
+            continue;
+        }
         let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
         let Some((stem, number)) = name.rsplit_once('.') else { continue };
         let (Some(number), Some((task, stream))) = (number.parse::<u32>().ok(), stem.rsplit_once('.')) else {

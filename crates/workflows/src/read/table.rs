@@ -14,8 +14,8 @@ const NEEDED: [&str; 2] = ["submit", "runtime"];
 const EXPECTED: [&str; 4] = ["ready", "execute_start", "stage_in_delay", "kickstart_executables_cpu_time"];
 /// What is written where nothing is known.
 const NOTHING: [&str; 5] = ["None", "nan", "NaN", "NA", "null"];
-/// Columns in which there are numbers.
-const NUMBERS: [&str; 14] = [
+/// Columns of when things happened, in the order in which they do.
+const MOMENTS: [&str; 8] = [
     "ready",
     "pre_script_start",
     "pre_script_end",
@@ -24,6 +24,9 @@ const NUMBERS: [&str; 14] = [
     "execute_end",
     "post_script_start",
     "post_script_end",
+];
+/// Columns of how long and how much.
+const AMOUNTS: [&str; 6] = [
     "runtime",
     "stage_in_delay",
     "stage_in_bytes",
@@ -79,7 +82,7 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
             continue;
         }
         let row = Row { cells: &row, columns: &columns };
-        for name in NUMBERS.into_iter().filter(|name| row.number(name).is_none()) {
+        for name in MOMENTS.into_iter().chain(AMOUNTS).filter(|name| row.number(name).is_none()) {
             if let Some(text) = row.text(name).filter(|text| !NOTHING.contains(text)) {
                 recording.warn(format!("line {line}: {name} is {text}, which is no number"));
             }
@@ -175,16 +178,7 @@ pub fn write(
 ) -> Result<(), csv::Error> {
     let mut writer = csv::Writer::from_writer(to);
     let label_name = (!labels.is_empty()).then_some("anomaly_type");
-    let names = [
-        "type",
-        "ready",
-        "pre_script_start",
-        "pre_script_end",
-        "submit",
-        "execute_start",
-        "execute_end",
-        "post_script_start",
-        "post_script_end",
+    let delays = [
         "wms_delay",
         "pre_script_delay",
         "queue_delay",
@@ -198,6 +192,7 @@ pub fn write(
         "kickstart_executables_cpu_time",
         "kickstart_executables_exitcode",
     ];
+    let names = ["type"].into_iter().chain(MOMENTS).chain(delays);
     writer.write_record([""].into_iter().chain(label_name).chain(names))?;
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for (at, (one, delays)) in run.attempts.iter().zip(run.delays()).enumerate() {

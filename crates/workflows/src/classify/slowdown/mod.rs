@@ -40,9 +40,13 @@ impl Default for SlowdownSettings {
 }
 
 impl SlowdownSettings {
-    /// Whether the view without weeks decides: the run is new, and the view is sure.
-    pub fn is_for_new(&self, novelty: f64, chances: &[f64]) -> bool {
-        novelty > self.novelty && chances.iter().any(|chance| *chance >= self.sureness)
+    pub fn is_new(&self, novelty: f64) -> bool {
+        novelty > self.novelty
+    }
+
+    /// Whether the view without weeks may decide for a new run.
+    pub fn is_sure(&self, chances: &[f64]) -> bool {
+        chances.iter().any(|chance| *chance >= self.sureness)
     }
 }
 
@@ -75,8 +79,13 @@ impl Slowdown {
 
 impl Classifier for Slowdown {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let new = self.weekless.chances(run);
-        if self.settings.is_for_new(self.memory.novelty(run), &new) { new } else { self.memory.chances(run) }
+        if self.settings.is_new(self.memory.novelty(run)) {
+            let chances = self.weekless.chances(run);
+            if self.settings.is_sure(&chances) {
+                return chances;
+            }
+        }
+        self.memory.chances(run)
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
