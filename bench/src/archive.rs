@@ -16,14 +16,11 @@ use workload::{
     ThreadReading, Ticks, Timestamp, Trace,
 };
 
-/// As in the product.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const START: i64 = 1_767_225_600;
 const WINDOW: usize = 100;
 
 fn main() -> anyhow::Result<()> {
+    archive::reuse_memory();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {

@@ -23,9 +23,6 @@ use threads::detect::autoencoder::{Autoencoder, Reach};
 use threads::detect::{Detector, Moment, ThreadWindow};
 use workload::{Cpu, JobId, NodeName, Timestamp};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 const N_STEPS: usize = 100;
 const N_CHANNELS: usize = 4;
 const BATCH: usize = 256;
@@ -135,6 +132,7 @@ fn sgemm(seconds: f64) -> f64 {
 }
 
 fn main() -> anyhow::Result<()> {
+    archive::reuse_memory();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [what, file, n_columns] = &arguments[..]
         && what == "umap"

@@ -10,14 +10,12 @@ use workflows::Dataset;
 use workflows::classify::Fitted;
 use workflows::draw::{Gantt, pixels};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// How often all runs are drawn.
 const ROUNDS: usize = 5;
 const SIDE: usize = 224;
 
 fn main() -> anyhow::Result<()> {
+    archive::reuse_memory();
     let mut arguments = std::env::args().skip(1);
     let (runs, model) = arguments.next().zip(arguments.next()).context("bench-workflows <runs> <model>")?;
     let begun = Instant::now();

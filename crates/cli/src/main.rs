@@ -12,11 +12,8 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Traces are read into large short-lived buffers, which the system allocator returns and faults in anew.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
+    archive::reuse_memory();
     let args = args::Args::parse();
     start_logging(args.verbose);
     match commands::run(args) {

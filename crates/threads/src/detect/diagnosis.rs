@@ -14,6 +14,10 @@ const LEAST_WINDOWS: usize = 10;
 const REGION_SHARE: f64 = 0.95;
 /// Sharpness of confidence that is tried: the one that is right about itself is taken.
 const TEMPERATURES: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// Folds of whole jobs that are left out in turn.
+const N_FOLDS: usize = 5;
+/// Steps of confidence within which it is compared with how often it was right.
+const N_STEPS: usize = 10;
 
 /// One labelled window: where it lies.
 #[derive(Debug, Clone)]
@@ -53,8 +57,21 @@ struct Region {
 pub struct Atlas {
     regions: Vec<Region>,
     temperature: f64,
-    /// How often the nearest kind is the right one, for jobs that were left out.
-    pub accuracy: Option<f64>,
+    /// Unless a kind has too few jobs for one to be left out.
+    pub reliability: Option<Reliability>,
+}
+
+/// How far to trust it that a window is of a kind, for jobs that were left out.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reliability {
+    /// How often the likeliest kind is the right one.
+    pub accuracy: f64,
+    /// How often the commonest kind would be.
+    pub commonest: f64,
+    /// How sure it was of the likeliest, on the average.
+    pub confidence: f64,
+    /// By how much confidence and being right differ on the average, over steps of confidence.
+    pub calibration_error: f64,
 }
 
 /// A kind that a window may be of.
@@ -77,21 +94,8 @@ impl Atlas {
             return None;
         }
         let held_out = leave_jobs_out(placed);
-        let mut atlas = Self { regions, temperature: 1.0, accuracy: None };
-        if !held_out.is_empty() {
-            let right = held_out.iter().filter(|(_, distances, truth)| nearest(distances) == *truth).count();
-            atlas.accuracy = Some(right as f64 / held_out.len() as f64);
-            let loss = |temperature: f64| {
-                let losses: Vec<f64> = held_out
-                    .iter()
-                    .map(|(_, distances, truth)| -confidences(distances, temperature)[*truth].max(1e-9).ln())
-                    .collect();
-                mean(&losses)
-            };
-            let best = TEMPERATURES.into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b)));
-            atlas.temperature = best.unwrap_or(1.0);
-        }
-        Some(atlas)
+        let temperature = temperature_for(held_out.iter());
+        Some(Self { regions, temperature, reliability: Reliability::of(&held_out) })
     }
 
     /// The kinds that a window may be of, the likeliest first.
@@ -115,6 +119,35 @@ impl Atlas {
 
     pub fn kinds(&self) -> Vec<&str> {
         self.regions.iter().map(|region| region.kind.as_str()).collect()
+    }
+}
+
+impl Reliability {
+    fn of(held_out: &[HeldOut]) -> Option<Self> {
+        let mut by_step = [(0usize, 0usize, 0.0); N_STEPS];
+        let mut by_kind: BTreeMap<&str, usize> = BTreeMap::new();
+        for fold in 0..N_FOLDS {
+            // What a fold's confidence is judged by has no part in it.
+            let temperature = temperature_for(held_out.iter().filter(|one| one.fold != fold));
+            for one in held_out.iter().filter(|one| one.fold == fold) {
+                let sure = confidences(&one.distances, temperature);
+                let likeliest = nearest(&one.distances);
+                let step = ((sure[likeliest] * N_STEPS as f64) as usize).min(N_STEPS - 1);
+                let (n_windows, n_right, confidence) = &mut by_step[step];
+                *n_windows += 1;
+                *n_right += usize::from(likeliest == one.truth);
+                *confidence += sure[likeliest];
+                *by_kind.entry(&one.kind).or_default() += 1;
+            }
+        }
+        let share = |count: f64| count / held_out.len() as f64;
+        let off = |(_, n_right, confidence): &(usize, usize, f64)| (*n_right as f64 - confidence).abs();
+        Some(Self {
+            commonest: share(by_kind.into_values().max()? as f64),
+            accuracy: share(by_step.iter().map(|(_, n_right, _)| *n_right as f64).sum()),
+            confidence: share(by_step.iter().map(|(.., confidence)| confidence).sum()),
+            calibration_error: share(by_step.iter().map(off).sum()),
+        })
     }
 }
 
@@ -160,25 +193,41 @@ fn nearest(distances: &[f64]) -> usize {
     all.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(index, _)| index)
 }
 
-/// Each window of every other job, with its distances from regions made without that job's windows, and the place of
-/// its kind among them.
-fn leave_jobs_out(placed: &[Placed]) -> Vec<(usize, Vec<f64>, usize)> {
+/// The sharpness that gives the right kinds the most confidence; one where nothing tells.
+fn temperature_for<'a>(held_out: impl Iterator<Item = &'a HeldOut> + Clone) -> f64 {
+    if held_out.clone().next().is_none() {
+        return 1.0;
+    }
+    let loss = |temperature: f64| -> f64 {
+        held_out.clone().map(|one| -confidences(&one.distances, temperature)[one.truth].max(1e-9).ln()).sum()
+    };
+    TEMPERATURES.into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b))).unwrap_or(1.0)
+}
+
+/// A window of a job that was left out.
+struct HeldOut {
+    fold: usize,
+    kind: String,
+    /// From regions that were made without its fold.
+    distances: Vec<f64>,
+    /// The place of its kind among them.
+    truth: usize,
+}
+
+/// Each window whose kind is also that of a job in another fold.
+fn leave_jobs_out(placed: &[Placed]) -> Vec<HeldOut> {
     let mut jobs: Vec<&JobId> = placed.iter().map(|one| &one.job).collect();
     jobs.sort_unstable();
     jobs.dedup();
     let mut found = Vec::new();
-    // Five folds of whole jobs.
-    for fold in 0..5usize {
-        let is_out = |one: &Placed| jobs.binary_search(&&one.job).is_ok_and(|index| index % 5 == fold);
+    for fold in 0..N_FOLDS {
+        let is_out = |one: &Placed| jobs.binary_search(&&one.job).is_ok_and(|index| index % N_FOLDS == fold);
         let kept: Vec<Placed> = placed.iter().filter(|one| !is_out(one)).cloned().collect();
         let regions = regions(&kept);
-        for (index, one) in placed.iter().enumerate().filter(|(_, one)| is_out(one)) {
+        for one in placed.iter().filter(|one| is_out(one)) {
             if let Some(truth) = regions.iter().position(|region| region.kind == one.kind) {
-                found.push((
-                    index,
-                    regions.iter().map(|region| region.distance(&one.point)).collect(),
-                    truth,
-                ));
+                let distances = regions.iter().map(|region| region.distance(&one.point)).collect();
+                found.push(HeldOut { fold, kind: one.kind.clone(), distances, truth });
             }
         }
     }
@@ -202,13 +251,27 @@ mod tests {
     #[test]
     fn a_window_is_like_the_kind_whose_region_it_is_in() {
         let atlas = Atlas::fit(&placed()).unwrap();
-        assert!(atlas.accuracy.unwrap() > 0.95);
+        let reliability = atlas.reliability.unwrap();
+        assert!(reliability.accuracy > 0.95 && reliability.commonest == 0.5, "{reliability:?}");
+        assert!(reliability.calibration_error < 0.05, "{reliability:?}");
         let found = atlas.likenesses(&[3.1, 0.1]);
         assert!(found[0].kind == "bad-io" && found[0].confidence > 0.9 && found[0].is_inside, "{found:?}");
         assert!(!found[1].is_inside);
         assert!((found.iter().map(|one| one.confidence).sum::<f64>() - 1.0).abs() < 1e-9);
         let between = atlas.likenesses(&[30.0, 9.0]);
         assert!(between.iter().all(|one| !one.is_inside), "what is like nothing known is said to be so");
+    }
+
+    #[test]
+    fn where_kinds_overlap_confidence_is_as_low_as_it_is_right() {
+        let mut mixed = placed();
+        mixed.iter_mut().enumerate().for_each(|(index, one)| {
+            one.point = [0.618, 0.414].map(|step| (index as f64 * step).fract() * 2.0).to_vec();
+            one.point[0] += if one.kind == "np" { 0.7 } else { 0.0 };
+        });
+        let reliability = Atlas::fit(&mixed).unwrap().reliability.unwrap();
+        assert!((0.6..0.9).contains(&reliability.accuracy), "{reliability:?}");
+        assert!((reliability.confidence - reliability.accuracy).abs() < 0.1, "{reliability:?}");
     }
 
     #[test]

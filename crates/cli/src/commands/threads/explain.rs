@@ -134,11 +134,12 @@ fn atlas(args: &ExplainArgs, trained: &Trained, known: &Archive) -> anyhow::Resu
         Ok(())
     })?;
     let atlas = Atlas::fit(&placed);
-    if let Some(accuracy) = atlas.as_ref().and_then(|atlas| atlas.accuracy) {
+    if let Some((atlas, reliability)) = atlas.as_ref().and_then(|atlas| Some((atlas, atlas.reliability?))) {
         complain(&format!(
-            "{} known kinds; of jobs that were left out, {:.0} % of windows were nearest to their own",
-            atlas.as_ref().map_or(0, |atlas| atlas.kinds().len()),
-            accuracy * 100.0
+            "{} known kinds; of jobs that were left out, {:.0} % of windows were nearest to their own (confidence {:.0} %)",
+            atlas.kinds().len(),
+            reliability.accuracy * 100.0,
+            reliability.confidence * 100.0
         ));
     }
     Ok(atlas)

@@ -18,6 +18,7 @@ use serde::Serialize;
 use workload::label::family;
 use workload::{Cpu, JobId, NodeName};
 
+use super::diagnosis::{Atlas, Placed, Reliability, point_of};
 use super::{Finding, Moment, Sample, Trained, channel_errors};
 
 /// Points that a silhouette is computed of at most.
@@ -69,6 +70,8 @@ pub struct Evaluation {
     pub beside_anomalies: Option<f64>,
     /// All anomalous kinds together.
     pub all: Option<Detection>,
+    /// Whether kinds are told apart, by other jobs of the test.
+    pub diagnosis: Option<Reliability>,
     pub cases: Vec<CaseResult>,
     pub windows_a_second: f64,
     /// The score of each window, and whether it is anomalous.
@@ -232,11 +235,24 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
         false_alarms: RATES_ASKED.iter().filter_map(at_rate).collect(),
         beside_anomalies: (!beside.is_empty()).then(|| reach(&beside, threshold)),
         all: detection(&scored, test, None, threshold),
+        diagnosis: diagnosis(&scored),
         kinds: results,
         cases,
         windows_a_second,
         scores,
     }
+}
+
+fn diagnosis(scored: &[Scored<'_>]) -> Option<Reliability> {
+    let labelled = scored.iter().filter(|one| one.kind != UNKNOWN_KIND);
+    let placed: Vec<Placed> = labelled
+        .map(|one| Placed {
+            kind: one.kind.to_owned(),
+            job: one.thread.2.clone(),
+            point: point_of(&one.finding),
+        })
+        .collect();
+    Atlas::fit(&placed)?.reliability
 }
 
 /// Normal windows and those of one anomalous kind, or of all.

@@ -13,6 +13,7 @@ use super::figures::{
     Curve, Plane, curve_chart, distance_chart, error_chart, look, plane_chart, window_chart,
 };
 use super::{Evaluation, Floor, KindResult, Test, UNKNOWN_KIND};
+use crate::detect::diagnosis::Reliability;
 use crate::detect::{Data, Model, Trained};
 
 /// One detector of an ensemble.
@@ -150,6 +151,7 @@ pub fn write(
     report.add_seed_table(&mut page);
     report.add_false_alarms(&mut page);
     report.add_kinds(&mut page);
+    report.add_diagnosis(&mut page);
     report.add_cases(&mut page, &folder)?;
     report.add_figures(&mut page, &folder, data, test)?;
     folder.page("detectors", &page, &report.numbers())
@@ -268,6 +270,33 @@ impl Report {
             page.text("F1 at the threshold that validation set:");
             table(page, &|kind| kind.detection.map(|detection| detection.f1));
         }
+    }
+
+    /// Whether it is known which kind a window is of.
+    fn add_diagnosis(&self, page: &mut Page) {
+        if !self.ensembles.values().flatten().any(|member| member.evaluation.diagnosis.is_some()) {
+            return;
+        }
+        page.heading("Which kind it is");
+        page.text(
+            "Windows of jobs that were left out, by where labelled windows of other jobs lie: how often the likeliest kind is the right \
+             one, how often the commonest kind would be, how sure it was, and by how much confidence and being right differ (expected \
+             calibration error). Confidence is scaled by jobs of other folds.",
+        );
+        let rows = self.ensembles.iter().map(|(model, members)| {
+            let of = |number: fn(Reliability) -> f64| Self::shown(members, |one| one.diagnosis.map(number));
+            vec![
+                model.name().to_owned(),
+                of(|one| one.accuracy),
+                of(|one| one.commonest),
+                of(|one| one.confidence),
+                of(|one| one.calibration_error),
+            ]
+        });
+        page.table(
+            &["detector", ">right", ">commonest", ">confidence", ">calibration error"],
+            rows.collect(),
+        );
     }
 
     /// Trouble put into normal windows, by strength.
