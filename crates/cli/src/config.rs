@@ -240,7 +240,7 @@ most_windows = 10000
 false_alarm_rate = 0.001
 # A threshold for each kind of labelled job, beside the one for all.
 threshold_by_kind = false
-# How much the variational autoencoder is drawn to a normal distribution of embeddings.
+# How much embeddings are drawn together: to zero, and those of the variational autoencoder to a normal distribution.
 divergence_weight = 1e-5
 # Windows that the nearest-neighbour baseline remembers.
 n_remembered = 2000
@@ -259,7 +259,10 @@ n_graph_hidden = 32
 n_epochs = 30
 # Windows a step; fewer where there are few windows in all.
 batch = 64
-rate = 0.001
+rate = 0.003
+# Epochs over which steps grow to their full length, and the length that gradients are cut to.
+warm_up = 1
+longest_gradient = 0.05
 # Epochs without a better validation after which training ends.
 patience = 6
 seed = 0

@@ -23,6 +23,10 @@ pub struct TrainSettings {
     /// Items a step.
     pub batch: usize,
     pub rate: f64,
+    /// Epochs over which steps grow to their full length.
+    pub warm_up: usize,
+    /// A gradient that is longer is cut to this length: one odd batch does not undo what was learnt.
+    pub longest_gradient: f64,
     /// Epochs without a better validation after which training ends.
     pub patience: usize,
     pub seed: u64,
@@ -30,7 +34,7 @@ pub struct TrainSettings {
 
 impl Default for TrainSettings {
     fn default() -> Self {
-        Self { n_epochs: 30, batch: 64, rate: 1e-3, patience: 6, seed: 0 }
+        Self { n_epochs: 30, batch: 64, rate: 3e-3, warm_up: 1, longest_gradient: 0.05, patience: 6, seed: 0 }
     }
 }
 
@@ -135,16 +139,30 @@ impl TrainState {
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
         // Shorter and shorter steps, along half a cosine.
         let done = self.epoch as f64 / settings.n_epochs as f64;
-        self.adam.rate = (settings.rate * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())) as f32;
+        let rate = settings.rate * 0.5 * (1.0 + (std::f64::consts::PI * done).cos());
+        let n_steps = order.len().div_ceil(settings.batch);
+        let n_warming = (settings.warm_up * n_steps).max(1) as f64;
         let (mut sum, mut n_batches) = (0.0, 0.0);
         for (index, batch) in order.chunks(settings.batch).enumerate() {
-            let (loss, gradients) =
+            let warmth = (self.epoch * n_steps + index + 1) as f64 / n_warming;
+            self.adam.rate = (rate * warmth.min(1.0)) as f32;
+            let (loss, mut gradients) =
                 gradients_of(&self.parameters, objective, batch, seed ^ (index as u64) << 32);
+            shorten(&mut gradients, settings.longest_gradient);
             self.adam.step(&mut self.parameters, &gradients);
             sum += loss;
             n_batches += 1.0;
         }
         sum / f64::max(n_batches, 1.0)
+    }
+}
+
+/// Cuts a gradient to a length, if it is longer.
+fn shorten(gradient: &mut [f32], longest: f64) {
+    let length = gradient.iter().map(|slope| f64::from(*slope).powi(2)).sum::<f64>().sqrt();
+    if length > longest {
+        let share = (longest / length) as f32;
+        gradient.iter_mut().for_each(|slope| *slope *= share);
     }
 }
 

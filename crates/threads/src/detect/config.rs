@@ -25,7 +25,7 @@ pub struct DetectorConfig {
     pub threshold_by_kind: bool,
     pub net: NetConfig,
     pub train: TrainSettings,
-    /// How much the variational autoencoder is drawn to a normal distribution of embeddings.
+    /// How much embeddings are drawn together: to zero, and those of the variational autoencoder to a normal distribution.
     pub divergence_weight: f64,
     /// Windows that the nearest-neighbour baseline remembers.
     pub n_remembered: usize,

@@ -32,6 +32,7 @@ pub struct ChannelPart {
 /// What a detector that compares threads was most surprised by.
 pub fn level_in_words(level: &str) -> &'static str {
     match level {
+        "restored" => "it is restored worse than windows like it",
         "peers" => "it differs from the other threads of its job",
         "job" => "all threads of its job differ together",
         "node" => "the jobs of its node differ together",

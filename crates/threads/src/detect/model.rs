@@ -223,13 +223,15 @@ impl Trained {
         checkpoint: Option<&Path>,
         tell: impl FnMut(Progress<'_>),
     ) -> Result<Self, DetectError> {
-        let detector = fit_detector(data, model, config, seed, checkpoint, tell)?;
+        let (detector, held_out) = fit_detector(data, model, config, seed, checkpoint, tell)?;
         let mut scores = Vec::new();
         let mut error = 0.0;
-        for moment in &data.validation.moments {
-            for (thread, finding) in moment.threads.iter().zip(detector.examine(moment)) {
+        for (at, moment) in data.validation.moments.iter().enumerate() {
+            for (which, (thread, finding)) in moment.threads.iter().zip(detector.examine(moment)).enumerate()
+            {
                 let kind = data.kinds.get(&thread.job).filter(|_| config.threshold_by_kind);
-                scores.push((finding.score, kind.map(String::as_str)));
+                let score = held_out.as_ref().map_or(finding.score, |scores| scores[at][which]);
+                scores.push((score, kind.map(String::as_str)));
                 error += finding.error();
             }
         }
@@ -344,6 +346,10 @@ fn new_net(model: Model, config: &DetectorConfig, seed: u64) -> Net {
     Net::new(&config.net, shape, seed)
 }
 
+/// The scores of the windows of each moment of validation, from a detector that learnt from others of them.
+type HeldOutScores = Vec<Vec<f64>>;
+
+/// Where a detector learns from validation too, also the scores to set thresholds with.
 fn fit_detector(
     data: &Data,
     model: Model,
@@ -351,9 +357,10 @@ fn fit_detector(
     seed: u64,
     checkpoint: Option<&Path>,
     mut tell: impl FnMut(Progress<'_>),
-) -> Result<Box<dyn Detector>, DetectError> {
+) -> Result<(Box<dyn Detector>, Option<HeldOutScores>), DetectError> {
     let n_latent = config.net.n_latent;
-    Ok(match model {
+    let mut held_out = None;
+    let detector: Box<dyn Detector> = match model {
         Model::Pca => Box::new(Components::fit(&data.train, n_latent)?),
         Model::Nearest => Box::new(Nearest::fit(&data.train, config.n_remembered, n_latent, seed)?),
         Model::Ae | Model::NodeGnn | Model::JobGnn | Model::Vae | Model::Hierarchy => {
@@ -388,10 +395,13 @@ fn fit_detector(
                 Model::Vae => Box::new(Variational { net }),
                 Model::Hierarchy => {
                     let base = Autoencoder { net, reach };
-                    Box::new(Hierarchy::fit(base, &data.train, &data.validation, seed))
+                    let (hierarchy, scores) = Hierarchy::fit(base, &data.train, &data.validation, seed);
+                    held_out = Some(scores);
+                    Box::new(hierarchy)
                 }
                 _ => Box::new(Autoencoder { net, reach }),
             }
         }
-    })
+    };
+    Ok((detector, held_out))
 }

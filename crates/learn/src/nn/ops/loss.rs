@@ -100,6 +100,14 @@ pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usiz
     known(tape, x, sum * f64::from(scale), kept)
 }
 
+/// Half the sum of squares, times `scale`.
+pub fn norm(tape: &mut Tape<'_>, x: Var, scale: f32) -> Var {
+    let values = &tape.value(x).data;
+    let sum: f64 = values.iter().map(|value| f64::from(*value).powi(2)).sum::<f64>() / 2.0;
+    let slopes = values.iter().map(|value| scale * value).collect();
+    known(tape, x, sum * f64::from(scale), slopes)
+}
+
 /// How far a normal distribution with these means and logarithms of variances is from the standard one
 /// (Kullback and Leibler), summed over all and times `scale`.
 pub fn divergence(tape: &mut Tape<'_>, mean: Var, log_variance: Var, scale: f32) -> Var {

@@ -28,7 +28,7 @@ mod tests {
     use super::elementwise::{beside, leaky, scaled};
     use super::graph::Messages;
     use super::linear::{Activation, Linear};
-    use super::loss::{class_entropy, cross_entropy, divergence, squared_error};
+    use super::loss::{class_entropy, cross_entropy, divergence, norm, squared_error};
     use super::norm::BatchNorm;
     use super::pool2d::{as_rows, max_pool, mean_pool};
     use super::sample::sample;
@@ -187,7 +187,8 @@ mod tests {
             let (mean, log_variance) = (mean.forward(tape, x), variance.forward(tape, x));
             let z = sample(tape, mean, log_variance, numbers(6));
             let (off, far) = (loss_of(tape, z), divergence(tape, mean, log_variance, 0.3));
-            add(tape, off, far)
+            let (near, large) = (add(tape, off, far), norm(tape, mean, 0.2));
+            add(tape, near, large)
         });
     }
 

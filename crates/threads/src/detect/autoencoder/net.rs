@@ -165,6 +165,9 @@ pub struct Encoded {
 
 /// Windows that go through the network together when it only looks: few enough to stay in the cache.
 const CHUNK: usize = 32;
+/// How much embeddings are disturbed while the network learns. What is too small to be told apart through it is not
+/// worth a place of its own, so that windows of a kind lie together.
+const EMBEDDING_NOISE: f32 = 0.5;
 
 impl Net {
     pub fn n_latent(&self) -> usize {
@@ -230,11 +233,16 @@ impl Net {
         rates(tape, out, N_RATES)
     }
 
-    /// A draw from what the encoder is uncertain about, or its mean where it is not.
+    /// Embeddings as the decoder learns from them: drawn from what the encoder is uncertain about, or with noise of
+    /// one size for all.
     pub fn draw(&self, tape: &mut Tape<'_>, encoded: &Encoded, noise: Vec<f32>) -> Var {
         match encoded.log_variance {
             Some(log_variance) => sample(tape, encoded.latent, log_variance, noise),
-            None => encoded.latent,
+            None => {
+                let noise = noise.into_iter().map(|one| EMBEDDING_NOISE * one).collect();
+                let noise = tape.input(Value::plain(noise, self.n_latent));
+                add(tape, encoded.latent, noise)
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use learn::nn::ops::arithmetic::add;
-use learn::nn::ops::loss::{cross_entropy, divergence, squared_error};
+use learn::nn::ops::loss::{cross_entropy, divergence, norm, squared_error};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use learn::nn::train::{Epoch, Objective, Then, TrainSettings, TrainState};
@@ -75,8 +75,8 @@ fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>
     squared_error(tape, out, net.target(windows), scale)
 }
 
-/// What training makes small: the error, a little cross entropy, and for a variational network how far its embeddings,
-/// which are drawn with `noise`, are from a normal distribution.
+/// What training makes small: the error of what is restored from embeddings with `noise`, a little cross entropy, and how
+/// large embeddings are, or those of a variational network unlike a normal distribution: they must not outgrow the noise.
 pub fn loss(
     net: &Net,
     tape: &mut Tape<'_>,
@@ -85,24 +85,20 @@ pub fn loss(
     noise: impl FnOnce(usize) -> Vec<f32>,
 ) -> Var {
     let encoded = net.encode(tape, net.input(windows));
-    let z = match encoded.log_variance {
-        Some(_) => net.draw(tape, &encoded, noise(tape.value(encoded.latent).data.len())),
-        None => encoded.latent,
-    };
+    let noise = noise(tape.value(encoded.latent).data.len());
+    let z = net.draw(tape, &encoded, noise);
     let z = net.exchange(tape, z, graphs);
     let out = net.decode(tape, z);
     let target = net.target(windows);
     let unlikely = cross_entropy(tape, out, &target, N_RATES, ENTROPY_WEIGHT * scale);
     let error = squared_error(tape, out, target, scale);
     let loss = add(tape, error, unlikely);
-    match encoded.log_variance {
-        Some(log_variance) => {
-            let weight = scale * net.size() as f32 * divergence_weight;
-            let far = divergence(tape, encoded.latent, log_variance, weight);
-            add(tape, loss, far)
-        }
-        None => loss,
-    }
+    let weight = scale * net.size() as f32 * divergence_weight;
+    let far = match encoded.log_variance {
+        Some(log_variance) => divergence(tape, encoded.latent, log_variance, weight),
+        None => norm(tape, encoded.latent, weight),
+    };
+    add(tape, loss, far)
 }
 
 impl Objective for Restoring<'_> {

@@ -90,6 +90,20 @@ impl Level {
         (0..middle.len()).map(along).sum::<f64>() / middle.len().max(1) as f64
     }
 
+    /// How much of what a group has in common each member has: none, if it is as usual or goes another way, at most all.
+    pub fn parts(&self, deviations: &[Vec<f64>]) -> Vec<f64> {
+        let middle = self.pool.middle(deviations);
+        let weights: Vec<f64> = (0..middle.len())
+            .map(|axis| (middle[axis] - self.centre[axis]) / (self.shared[axis] + self.single[axis]))
+            .collect();
+        let along = |deviation: &[f64]| -> f64 {
+            let off = deviation.iter().zip(&self.centre).map(|(value, centre)| value - centre);
+            off.zip(&weights).map(|(off, weight)| off * weight).sum()
+        };
+        let whole = along(&middle).max(f64::MIN_POSITIVE);
+        deviations.iter().map(|deviation| (along(deviation) / whole).clamp(0.0, 1.0)).collect()
+    }
+
     /// How far a member is from the others of its group, the same way; zero for one that is alone.
     pub fn distance_from_peers(&self, deviations: &[Vec<f64>], which: usize) -> f64 {
         if deviations.len() < 2 {

@@ -8,6 +8,11 @@ const MOST_EXPONENT: f64 = 20.0;
 /// The share of numbers beyond the last quantile, where a power law takes over (Hill, 1975).
 const TAIL_SHARE: f64 = 0.02;
 
+/// Before any number is seen, the tail is taken to be as heavy as this, and as if so many beyond the last quantile had said
+/// so: what a few groups of windows have done is no bound on what others will.
+const PRESUMED_EXPONENT: f64 = 2.0;
+const N_PRESUMED: f64 = 20.0;
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Surprise {
     /// Where each share of the numbers ends, evenly up to the tail.
@@ -17,11 +22,11 @@ pub struct Surprise {
 }
 
 impl Surprise {
-    /// Of numbers that are not negative.
+    /// Of numbers that are not negative, as many of which are independent of each other: windows of one group are not.
     ///
     /// # Panics
     /// If there is no number.
-    pub fn fit(mut normal: Vec<f64>) -> Self {
+    pub fn fit(mut normal: Vec<f64>, n_independent: usize) -> Self {
         normal.sort_by(f64::total_cmp);
         let last = normal.len() - 1;
         let at = |index: usize| {
@@ -36,7 +41,15 @@ impl Surprise {
             .map(|value| (value / from.max(LEAST)).ln())
             .collect();
         let mean = beyond.iter().sum::<f64>() / beyond.len().max(1) as f64;
-        Self { exponent: (1.0 / mean.max(LEAST)).min(MOST_EXPONENT), quantiles }
+        let n_beyond = TAIL_SHARE * n_independent as f64;
+        let exponent =
+            (n_beyond + N_PRESUMED) / (n_beyond * mean.max(LEAST) + N_PRESUMED / PRESUMED_EXPONENT);
+        Self { exponent: exponent.min(MOST_EXPONENT), quantiles }
+    }
+
+    /// Of nothing.
+    pub fn never() -> Self {
+        Self { quantiles: vec![f64::INFINITY; N_QUANTILES], exponent: 0.0 }
     }
 
     pub fn of(&self, value: f64) -> f64 {
@@ -76,13 +89,13 @@ mod tests {
         // A power law of exponent three.
         let normal: Vec<f64> =
             (0..10_000).map(|at| (1.0 - (f64::from(at) + 0.5) / 10_000.0).powf(-1.0 / 3.0)).collect();
-        let surprise = Surprise::fit(normal);
+        let surprise = Surprise::fit(normal, 10_000);
         for (share, wanted) in [(0.5, 0.301), (0.1, 1.0), (0.01, 2.0), (1e-4, 4.0)] {
             let found = surprise.of(f64::powf(share, -1.0 / 3.0));
             assert!((found - wanted).abs() < 0.15, "{share}: {found}");
         }
-        assert_eq!(surprise.of(0.0), 0.0);
+        assert_eq!((surprise.of(0.0), Surprise::never().of(1e30)), (0.0, 0.0));
         assert!(surprise.of(1e30).is_finite());
-        assert!(Surprise::fit(vec![0.0; 50]).of(1.0).is_finite(), "also where nothing ever differed");
+        assert!(Surprise::fit(vec![0.0; 50], 50).of(1.0).is_finite(), "also where nothing ever differed");
     }
 }

@@ -48,7 +48,8 @@ impl PictureSettings {
             (_, false) => (10, 1e-4, 4),
         };
         let n_epochs = self.fit.n_epochs.unwrap_or(n_epochs);
-        TrainSettings { n_epochs, batch: 32, rate, patience, seed: self.fit.seed }
+        let seed = self.fit.seed;
+        TrainSettings { n_epochs, batch: 32, rate, warm_up: 0, longest_gradient: f64::MAX, patience, seed }
     }
 }
 
