@@ -194,3 +194,17 @@ pub fn gradients_of(
     }
     (loss, gradients)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gradient_that_is_too_long_keeps_its_direction() {
+        let mut gradient = [3.0, 4.0];
+        shorten(&mut gradient, 10.0);
+        assert_eq!(gradient, [3.0, 4.0]);
+        shorten(&mut gradient, 0.5);
+        assert!((gradient[0] - 0.3).abs() < 1e-6 && (gradient[1] - 0.4).abs() < 1e-6, "{gradient:?}");
+    }
+}

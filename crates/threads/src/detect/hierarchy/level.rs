@@ -169,4 +169,14 @@ mod tests {
             level.distance_from_peers(&one_off, 3) > 100.0 && level.distance_from_peers(&one_off, 4) < 10.0
         );
     }
+
+    #[test]
+    fn what_most_have_in_common_counts_for_those_that_have_it() {
+        let level = Level::fit(&groups(400, 9, 0.1), &groups(100, 9, 0.1), 4, Pool::Median, 1.0);
+        let mut most = groups(1, 9, 0.1).remove(0);
+        most[..6].iter_mut().for_each(|deviation| deviation[1] += 50.0);
+        let parts = level.parts(&most);
+        assert!(parts[..6].iter().all(|part| *part > 0.9), "{parts:?}");
+        assert!(parts[6..].iter().all(|part| *part < 0.1), "{parts:?}");
+    }
 }
