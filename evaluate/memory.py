@@ -15,8 +15,8 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
 MODELS = ["ae", "node-gnn", "job-gnn", "vae", "pca", "nearest", "best"]
 HOURS = [1, 4]
-# The last is 48 times the first. What is read at once is two hours: only from there on can memory stay the same.
-SCORED_HOURS = [4, 16, 64, 192]
+# The last is 24 times the first. What is read at once is two hours: only from there on can memory stay the same.
+SCORED_HOURS = [4, 16, 48, 96]
 SCORED_MODELS = ["ae", "pca", "best"]
 SETTINGS = "[detector.train]\nn_epochs = 3\n"
 
