@@ -117,6 +117,9 @@ pub struct Learning {
     /// Rounds of training, for networks
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
+    /// Learn for runs that are over only: in a quarter of the time, and nothing is said of runs that go on
+    #[arg(long)]
+    pub finished: bool,
     /// The same seed, the same result
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub seed: u64,

@@ -56,6 +56,8 @@ pub enum ConfigError {
     TooShort { window: usize, n_blocks: usize },
     #[error("{0} has to be at least one")]
     Zero(&'static str),
+    #[error("{0} has to be a number above zero, or nothing is learnt")]
+    NotPositive(&'static str),
     #[error("net.kernel has to be odd, so that a step is in the middle of what is seen of it")]
     Even,
     #[error("false_alarm_rate lies between zero and one half")]
@@ -89,6 +91,11 @@ impl DetectorConfig {
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(ConfigError::Zero(name));
+        }
+        let sizes =
+            [("train.rate", self.train.rate), ("train.longest_gradient", self.train.longest_gradient)];
+        if let Some((name, _)) = sizes.iter().find(|(_, size)| !(size.is_finite() && *size > 0.0)) {
+            return Err(ConfigError::NotPositive(name));
         }
         let n_blocks = net.widths.len();
         if self.window >> n_blocks == 0 {
@@ -126,6 +133,8 @@ mod tests {
         assert!(refused("[net]\nkernel = 4").contains("odd"));
         assert!(refused("channels = [\"memory\", \"memory\"]").contains("twice"));
         assert!(refused("[train]\nbatch = 0").contains("train.batch"));
+        assert!(refused("[train]\nrate = -1.0").contains("train.rate"));
+        assert!(refused("[train]\nlongest_gradient = 0.0").contains("train.longest_gradient"));
         let config = DetectorConfig::from_toml("window = 60\nchannels = [\"io-pressure\"]").unwrap();
         assert_eq!((config.window, config.channels.len()), (60, 1));
     }

@@ -27,6 +27,12 @@ pub struct Placed {
     pub point: Vec<f64>,
 }
 
+impl Placed {
+    pub fn new(kind: &str, job: &JobId, finding: &Finding) -> Self {
+        Self { kind: kind.to_owned(), job: job.clone(), point: point_of(finding) }
+    }
+}
+
 /// Where a window lies: its embedding, and how wrong each channel was.
 pub fn point_of(finding: &Finding) -> Vec<f64> {
     let errors = finding.errors.iter().map(|error| (error + 1e-5).log10());
@@ -37,7 +43,7 @@ pub fn point_of(finding: &Finding) -> Vec<f64> {
 pub fn place(trained: &Trained, moment: &Moment, kinds: &BTreeMap<JobId, String>, into: &mut Vec<Placed>) {
     for (thread, finding) in moment.threads.iter().zip(trained.examine(moment)) {
         if let Some(kind) = kinds.get(&thread.job) {
-            into.push(Placed { kind: kind.clone(), job: thread.job.clone(), point: point_of(&finding) });
+            into.push(Placed::new(kind, &thread.job, &finding));
         }
     }
 }

@@ -184,6 +184,9 @@ pub struct FitSettings {
     /// Whether pictures are varied while they are learnt from.
     pub is_augmented: bool,
     pub n_epochs: Option<usize>,
+    /// Whether only runs that are over will be judged.
+    #[serde(default)]
+    pub is_for_finished: bool,
     pub slowdown: SlowdownSettings,
 }
 
@@ -293,7 +296,7 @@ impl Fitted {
         let known = if healthy.is_empty() { lesson.runs.clone() } else { healthy };
         let usual = Usual::of(&known);
         let classifier = learn(model, &lesson, &usual, settings, &mut tell)?;
-        let early = if model.network().is_some() || model == Model::Usual {
+        let early = if model.network().is_some() || model == Model::Usual || settings.is_for_finished {
             Vec::new()
         } else {
             fit_early(model, &lesson, &usual, settings)?

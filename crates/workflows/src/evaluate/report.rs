@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 
-use super::Figures;
+use super::figures::{BatchFigures, Figures};
 use crate::error::Result;
 
 /// A row for every model and protocol.
@@ -47,6 +47,21 @@ pub fn confusion(figures: &Figures) -> (Vec<String>, Vec<Vec<String>>) {
     (header.collect(), rows.collect())
 }
 
+/// What was said of each batch, as rows.
+pub fn batches(figures: &Figures) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let row = |one: &BatchFigures| {
+        let said: Vec<String> = one.said.iter().map(|(class, count)| format!("{count} {class}")).collect();
+        vec![
+            one.batch.clone(),
+            one.label.clone(),
+            one.n_runs.to_string(),
+            format!("{:.2}", one.recall),
+            said.join(", "),
+        ]
+    };
+    (vec!["BATCH", "LABEL", ">RUNS", ">FOUND", "SAID"], figures.batches.iter().map(row).collect())
+}
+
 /// Writes `workflows.html`, `.json`, `.md` and the charts; returns the path of the page.
 pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
     let folder = ReportFolder::create(folder)?;
@@ -71,6 +86,10 @@ pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
         let found =
             figures.recall_by_label.iter().map(|(label, recall)| vec![label.clone(), format!("{recall:.2}")]);
         page.table(&["LABEL", ">FOUND"], found.collect());
+        if !figures.batches.is_empty() {
+            let (header, rows) = batches(figures);
+            page.table(&header, rows);
+        }
         if !figures.while_running.is_empty() {
             let early = figures
                 .while_running

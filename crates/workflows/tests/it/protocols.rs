@@ -4,7 +4,7 @@ use std::io::Write;
 
 use workflows::classify::{FitSettings, Model};
 use workflows::dataset::{Dataset, Split};
-use workflows::evaluate::{Protocol, evaluate, folds, per_job};
+use workflows::evaluate::{Protocol, choose, evaluate, folds, per_job};
 use workflows::read::table;
 
 use crate::made::{dataset, run};
@@ -46,6 +46,25 @@ fn figures_of_a_classifier_are_better_than_the_commonest_class() {
     assert!(figures.accuracy > 0.8 && figures.accuracy > figures.commonest_accuracy + 0.3, "{figures:?}");
     assert_eq!(figures.confusion.iter().flatten().sum::<usize>(), data.runs.len());
     assert_eq!(figures.while_running.keys().copied().collect::<Vec<_>>(), ["25", "50", "75"]);
+}
+
+#[test]
+fn what_is_chosen_for_a_fold_does_not_depend_on_what_it_judges() {
+    let data = dataset(8);
+    let (folds, _) = folds(&data, Protocol::LeaveBatchOut, None, 1).unwrap();
+    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
+    let chosen = choose::for_folds(&data, &folds, &settings, &|_, _| {}).unwrap();
+    assert_eq!(chosen.len(), folds.len());
+    for (fold, chosen) in folds.iter().zip(&chosen) {
+        let mut without = data.clone();
+        fold.test.iter().for_each(|at| without.runs[*at].recording.run.attempts.clear());
+        let again = choose::for_folds(&without, std::slice::from_ref(fold), &settings, &|_, _| {}).unwrap();
+        assert_eq!(again, [*chosen]);
+    }
+    let figures =
+        evaluate(Model::Slowdown, &data, Protocol::LeaveBatchOut, None, &settings, true, |_, _| {}).unwrap();
+    assert_eq!(figures.chosen, chosen);
+    assert!(figures.while_running.is_empty(), "nothing was learnt of runs that go on");
 }
 
 #[test]

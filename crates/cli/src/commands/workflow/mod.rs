@@ -85,6 +85,7 @@ impl Learning {
             is_fine_tuned: self.fine_tune,
             is_augmented: self.augment,
             n_epochs: self.epochs,
+            is_for_finished: self.finished,
             ..FitSettings::default()
         })
     }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use workload::label::family;
 use workload::{Cpu, JobId, NodeName};
 
-use super::diagnosis::{Atlas, Placed, Reliability, point_of};
+use super::diagnosis::{Atlas, Placed, Reliability};
 use super::{Finding, Moment, Sample, Trained, channel_errors};
 
 /// Points that a silhouette is computed of at most.
@@ -245,13 +245,7 @@ pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
 
 fn diagnosis(scored: &[Scored<'_>]) -> Option<Reliability> {
     let labelled = scored.iter().filter(|one| one.kind != UNKNOWN_KIND);
-    let placed: Vec<Placed> = labelled
-        .map(|one| Placed {
-            kind: one.kind.to_owned(),
-            job: one.thread.2.clone(),
-            point: point_of(&one.finding),
-        })
-        .collect();
+    let placed: Vec<Placed> = labelled.map(|one| Placed::new(one.kind, one.thread.2, &one.finding)).collect();
     Atlas::fit(&placed)?.reliability
 }
 
