@@ -36,8 +36,10 @@ impl LabelledRun {
     }
 }
 
+/// `hdd` of `hdd_50`, `disk_slow` of `disk_slow_3`: a strength is a number.
 pub fn class_of(label: &str) -> &str {
-    label.split('_').next().unwrap_or(label)
+    let is_strength = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
+    label.rsplit_once('_').filter(|(_, strength)| is_strength(strength)).map_or(label, |(class, _)| class)
 }
 
 /// The place of a class among classes; the first for one that is not there.
@@ -177,6 +179,24 @@ impl Dataset {
         self.runs.retain(|_| at.next().is_none_or(|at| !left_out.contains(&at)));
     }
 
+    /// Adds a run that a person has labelled, and says where it is. If it is there already, their word counts.
+    pub fn label(&mut self, recording: Recording, label: &str) -> usize {
+        match self.runs.iter().position(|run| run.recording == recording) {
+            Some(known) => {
+                let run = &mut self.runs[known];
+                if run.label != label {
+                    self.warnings.push(format!("{} was filed under {}: now it is {label}", run.name(), run.label));
+                    run.label = label.to_owned();
+                }
+                known
+            }
+            None => {
+                self.runs.push(LabelledRun::new(recording, label));
+                self.runs.len() - 1
+            }
+        }
+    }
+
     /// Classes, the healthy one first, the others in alphabetical order.
     pub fn classes(&self) -> Vec<String> {
         let mut classes: Vec<String> = self.runs.iter().map(|run| run.class().to_owned()).collect();
@@ -198,6 +218,8 @@ pub struct Split {
     pub test: Vec<usize>,
     /// Runs of the split that are not what it says, by name.
     pub conflicting: Vec<String>,
+    /// Runs of the split that are not in the data, by name.
+    pub missing: Vec<String>,
 }
 
 impl Split {
@@ -219,7 +241,10 @@ impl Split {
         for row in reader.records() {
             let row = row.map_err(|error| Error::file(path, error))?;
             let cell = |column: usize| row.get(column).unwrap_or_default();
-            let Some(alike) = by_name.get(cell(name)) else { continue };
+            let Some(alike) = by_name.get(cell(name)) else {
+                found.missing.push(cell(name).to_owned());
+                continue;
+            };
             let Some(index) = alike.iter().copied().find(|at| runs.runs[*at].label == cell(label)) else {
                 found.conflicting.push(cell(name).to_owned());
                 continue;
@@ -235,6 +260,13 @@ impl Split {
                     ));
                 }
             }
+        }
+        let learnt: HashSet<usize> = found.train.iter().chain(&found.validation).copied().collect();
+        if let Some(both) = found.test.iter().find(|test| learnt.contains(*test)) {
+            return Err(Error::file(
+                path,
+                format!("{} is to be learnt from and to be judged: take it out of one", runs.runs[*both].name()),
+            ));
         }
         found.conflicting.sort();
         if found.train.is_empty() || found.test.is_empty() {
@@ -258,5 +290,6 @@ mod tests {
         assert_eq!(batch_of("montage-run0001"), None);
         assert_eq!(batch_of("montage-20240101-run0001"), Some("20240101"));
         assert_eq!(class_of("loss_0.1"), "loss");
+        assert_eq!((class_of("disk_slow_3"), class_of("disk_full")), ("disk_slow", "disk_full"));
     }
 }

@@ -255,7 +255,7 @@ pub struct Verdict {
 }
 
 /// Runs that there have to be of every class.
-const LEAST_RUNS: usize = 3;
+const LEAST_RUNS: usize = 2;
 
 impl Fitted {
     pub fn fit(
@@ -270,7 +270,9 @@ impl Fitted {
         runs.iter().for_each(|run| *by_class.entry(run.class().to_owned()).or_default() += 1);
         let mut classes: Vec<String> = by_class.keys().cloned().collect();
         classes.sort_by_key(|class| (class != NORMAL, class.clone()));
-        if let Some((class, count)) = by_class.iter().find(|(_, count)| **count < LEAST_RUNS) {
+        let is_needed = |class: &String| model != Model::Usual || class == NORMAL;
+        let too_few = |(class, count): &(&String, &usize)| is_needed(class) && **count < LEAST_RUNS;
+        if let Some((class, count)) = by_class.iter().find(too_few) {
             return Err(Error::Ask(format!(
                 "there are {count} runs of {class}; {LEAST_RUNS} of every class are the least"
             )));
@@ -284,7 +286,7 @@ impl Fitted {
         }
         if model == Model::Slowdown && classes[0] != NORMAL {
             return Err(Error::Ask(
-                "slowdown is told from healthy runs, and there are none: label some `normal`".into(),
+                "slowdown is told from healthy runs, and there are none to learn from: label some `normal`".into(),
             ));
         }
         if model == Model::Usual {

@@ -58,6 +58,10 @@ pub struct Figures {
     pub while_running: BTreeMap<&'static str, f64>,
     /// Runs of a split that are filed under another label; they are left out.
     pub conflicting: Vec<String>,
+    /// Runs of a split that are not in the data.
+    pub missing: Vec<String>,
+    /// Why folds are left out, one reason each: their runs are not judged.
+    pub left_out: Vec<String>,
     /// How the last fold was learnt, for what is learnt step by step.
     pub curve: Vec<Step>,
     /// What was chosen inside the training batches, fold by fold.
@@ -146,6 +150,8 @@ impl Figures {
                 .collect(),
             while_running: BTreeMap::new(),
             conflicting: Vec::new(),
+            missing: Vec::new(),
+            left_out: Vec::new(),
             curve: Vec::new(),
             chosen: Vec::new(),
         }

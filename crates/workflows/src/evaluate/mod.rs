@@ -54,13 +54,13 @@ pub struct Fold {
     pub test: Vec<usize>,
 }
 
-/// The folds of a protocol, and the runs that it names wrongly.
+/// The folds of a protocol, and the split that they are of, if they are of one.
 pub fn folds(
     data: &Dataset,
     protocol: Protocol,
     split: Option<&Path>,
     seed: u64,
-) -> Result<(Vec<Fold>, Vec<String>)> {
+) -> Result<(Vec<Fold>, Split)> {
     let all: Vec<usize> = (0..data.runs.len()).collect();
     let without =
         |test: &[usize]| -> Vec<usize> { all.iter().copied().filter(|at| !test.contains(at)).collect() };
@@ -68,8 +68,10 @@ pub fn folds(
         Protocol::Authors => {
             let path = split
                 .ok_or_else(|| Error::Ask("the authors' split is a file: give it with --split".into()))?;
-            let Split { train, validation, test, conflicting } = Split::read(path, data)?;
-            Ok((vec![Fold { train, validation, test }], conflicting))
+            let mut split = Split::read(path, data)?;
+            let [train, validation, test] =
+                [&mut split.train, &mut split.validation, &mut split.test].map(std::mem::take);
+            Ok((vec![Fold { train, validation, test }], split))
         }
         Protocol::Random => {
             let mut order = all.clone();
@@ -79,7 +81,7 @@ pub fn folds(
                 let test: Vec<usize> = order.iter().copied().skip(fold).step_by(N_FOLDS).collect();
                 Fold { train: without(&test), validation: Vec::new(), test }
             });
-            Ok((folds.collect(), Vec::new()))
+            Ok((folds.collect(), Split::default()))
         }
         Protocol::LeaveBatchOut => {
             let batches = batches(data, &all)?;
@@ -88,7 +90,7 @@ pub fn folds(
                     all.iter().copied().filter(|at| data.runs[*at].batch.as_ref() == Some(batch)).collect();
                 Fold { train: without(&test), validation: Vec::new(), test }
             };
-            Ok((batches.iter().map(fold).collect(), Vec::new()))
+            Ok((batches.iter().map(fold).collect(), Split::default()))
         }
     }
 }
@@ -117,7 +119,7 @@ pub fn evaluate(
     tell: impl Fn(usize, usize) + Sync,
 ) -> Result<Figures> {
     let begun = Instant::now();
-    let (folds, conflicting) = folds(data, protocol, split, settings.seed)?;
+    let (folds, split) = folds(data, protocol, split, settings.seed)?;
     let classes = if model == Model::Usual { vec![NORMAL.into(), UNUSUAL.into()] } else { data.classes() };
     let frozen = match model.network() {
         Some(network) => Frozen::new(network, data, settings)?,
@@ -139,11 +141,19 @@ pub fn evaluate(
         found
     };
     // Trees are fitted on one thread each; networks use all of them by themselves.
-    let found: Vec<FoldFigures> = if model.network().is_some() {
-        folds.iter().zip(&chosen).map(judge).collect::<Result<_>>()?
+    let found: Vec<Result<FoldFigures>> = if model.network().is_some() {
+        folds.iter().zip(&chosen).map(judge).collect()
     } else {
-        folds.par_iter().zip(&chosen).map(judge).collect::<Result<_>>()?
+        folds.par_iter().zip(&chosen).map(judge).collect()
     };
+    // A fold may lack what a model cannot do without, such as healthy runs; the others go on.
+    let (found, failed): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
+    let failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
+    let found: Vec<FoldFigures> = found.into_iter().flatten().collect();
+    let left_out: Vec<String> = failed.iter().map(ToString::to_string).collect();
+    if let Some(error) = failed.into_iter().find(|_| found.is_empty()) {
+        return Err(error);
+    }
     let judged: Vec<Judged> = found.iter().flat_map(|fold| fold.judged.iter().cloned()).collect();
     let n_judged = judged.len().max(1) as f64;
     let mut figures = Figures::new(model, protocol.name(), classes, judged);
@@ -156,8 +166,10 @@ pub fn evaluate(
         })
         .collect();
     figures.commonest_accuracy = found.iter().map(|fold| fold.n_commonest).sum::<usize>() as f64 / n_judged;
-    figures.n_folds = folds.len();
-    figures.conflicting = conflicting;
+    figures.n_folds = found.len();
+    figures.left_out = left_out;
+    figures.conflicting = split.conflicting;
+    figures.missing = split.missing;
     figures.seed = settings.seed;
     figures.chosen = if is_nested { chosen } else { Vec::new() };
     figures.curve = found.into_iter().last().map(|fold| fold.curve).unwrap_or_default();

@@ -123,9 +123,10 @@ pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
         .filter(|at| data.runs[*at].recording.labels.len() == data.runs[*at].recording.run.attempts.len())
         .collect();
     if labelled.len() < N_FOLDS {
-        return Err(Error::Ask(
-            "tasks have no labels of their own: there has to be a column anomaly_type".into(),
-        ));
+        return Err(Error::Ask(match labelled.len() {
+            0 => "tasks have no labels of their own: there has to be a column anomaly_type".into(),
+            few => format!("{few} runs have labels of tasks; {N_FOLDS} are the least to judge by"),
+        }));
     }
     let run = |at: usize| &data.runs[at].recording.run;
     let truth = |at: usize| data.runs[at].recording.labels.iter().map(Option::is_some);

@@ -6,6 +6,7 @@ use std::io::Read;
 use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 use super::{Recording, kind};
+use crate::dataset::NORMAL;
 
 /// Columns without which a table is no run.
 const NEEDED: [&str; 2] = ["submit", "runtime"];
@@ -34,6 +35,11 @@ const AMOUNTS: [&str; 6] = [
     "stage_out_bytes",
     "kickstart_executables_cpu_time",
 ];
+
+/// What stands for a healthy task where tasks have labels.
+fn is_healthy(label: &str) -> bool {
+    NOTHING.contains(&label) || ["none", NORMAL, "0"].contains(&label)
+}
 
 /// Whether a first line looks like the header of such a table.
 pub fn is_header(line: &str) -> bool {
@@ -91,7 +97,7 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
             Ok(attempt) => {
                 recording.run.attempts.push(attempt);
                 if let Some(column) = label_column {
-                    let label = row.at(column).filter(|label| *label != "None");
+                    let label = row.at(column).filter(|label| !is_healthy(label));
                     recording.labels.push(label.map(str::to_owned));
                 }
             }

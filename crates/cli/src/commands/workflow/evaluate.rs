@@ -1,11 +1,12 @@
 //! `tracewise workflow evaluate`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use workflows::Dataset;
 use workflows::evaluate::{Figures, Protocol, evaluate, per_job, report};
 
-use super::read_runs;
+use super::{missing_in_words, read_runs};
 use crate::args::EvaluateRunsArgs;
 use crate::output::{complain, say, say_json, say_table};
 use crate::progress::Progress;
@@ -39,7 +40,26 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     for protocol in protocols {
         let progress = Progress::new(format!("{}, {}", model.name(), protocol.name()));
         let tell = |done: usize, total: usize| progress.update(done as u64, total as u64);
-        all.push(evaluate(model, &data, protocol, args.split.as_deref(), &settings, args.nested, tell)?);
+        let found = evaluate(model, &data, protocol, args.split.as_deref(), &settings, args.nested, tell);
+        drop(progress);
+        match found {
+            Ok(figures) => all.push(figures),
+            Err(error) if args.protocol.is_none() => {
+                complain(&format!("{} is left out: {error}", protocol.name()));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    for figures in &all {
+        for (reason, count) in counted(&figures.left_out) {
+            complain(&format!("{}: {count} folds are left out: {reason}", figures.protocol));
+        }
+        if let Some(words) = missing_in_words(&figures.missing) {
+            complain(&words);
+        }
+    }
+    if all.is_empty() {
+        anyhow::bail!("there is nothing to judge by");
     }
     if let Some(out) = &args.out {
         let origin = format!(
@@ -76,6 +96,13 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Each of some words once, with how often it is there.
+fn counted(words: &[String]) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    words.iter().for_each(|word| *counts.entry(word.as_str()).or_default() += 1);
+    counts
 }
 
 fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {

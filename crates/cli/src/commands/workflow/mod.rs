@@ -45,6 +45,12 @@ fn warn(path: &Path, warnings: &[String]) {
     warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
 }
 
+/// What is said of runs of a split that are not in the data.
+fn missing_in_words(missing: &[String]) -> Option<String> {
+    let first = missing.first()?;
+    Some(format!("{} runs of the split are not in the data, the first of which is {first}", missing.len()))
+}
+
 fn read_runs(path: &Path) -> anyhow::Result<Dataset> {
     let data = Dataset::read(path)?;
     warn(path, &data.warnings);

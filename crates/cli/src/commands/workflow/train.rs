@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use serde_json::json;
 use workflows::classify::Fitted;
-use workflows::{LabelledRun, Split};
+use workflows::Split;
 use workload::units::show_count;
 
-use super::{read_run, read_runs, warn};
+use super::{missing_in_words, read_run, read_runs, warn};
 use crate::args::TrainRunsArgs;
 use crate::output::{complain, say, say_json};
 use crate::progress::Progress;
@@ -18,20 +18,23 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     let split = args.split.as_deref().map(|path| Split::read(path, &data)).transpose()?;
     let (mut train, validation) = match &split {
         Some(split) => {
-            let conflicting: Vec<String> = split
+            let conflicting = split
                 .conflicting
                 .iter()
-                .map(|run| format!("{run} is left out: it is filed under another label than the split says"))
-                .collect();
-            warn(args.split.as_deref().unwrap_or(&args.runs), &conflicting);
+                .map(|run| format!("{run} is left out: it is filed under another label than the split says"));
+            let warnings: Vec<String> = conflicting.chain(missing_in_words(&split.missing)).collect();
+            warn(args.split.as_deref().unwrap_or(&args.runs), &warnings);
             (split.train.clone(), split.validation.clone())
         }
         None => ((0..data.runs.len()).collect(), Vec::new()),
     };
     for (label, path) in &args.add {
-        let recording = read_run(path)?;
-        train.push(data.runs.len());
-        data.runs.push(LabelledRun::new(recording, label));
+        data.warnings.clear();
+        let at = data.label(read_run(path)?, label);
+        warn(path, &data.warnings);
+        if !train.contains(&at) {
+            train.push(at);
+        }
     }
     let model = args.model.for_runs(&data);
     let settings = args.learning.settings(model)?;
