@@ -185,7 +185,11 @@ impl Dataset {
             Some(known) => {
                 let run = &mut self.runs[known];
                 if run.label != label {
-                    self.warnings.push(format!("{} was filed under {}: now it is {label}", run.name(), run.label));
+                    self.warnings.push(format!(
+                        "{} was filed under {}: now it is {label}",
+                        run.name(),
+                        run.label
+                    ));
                     run.label = label.to_owned();
                 }
                 known
@@ -265,7 +269,10 @@ impl Split {
         if let Some(both) = found.test.iter().find(|test| learnt.contains(*test)) {
             return Err(Error::file(
                 path,
-                format!("{} is to be learnt from and to be judged: take it out of one", runs.runs[*both].name()),
+                format!(
+                    "{} is to be learnt from and to be judged: take it out of one",
+                    runs.runs[*both].name()
+                ),
             ));
         }
         found.conflicting.sort();

@@ -286,7 +286,8 @@ impl Fitted {
         }
         if model == Model::Slowdown && classes[0] != NORMAL {
             return Err(Error::Ask(
-                "slowdown is told from healthy runs, and there are none to learn from: label some `normal`".into(),
+                "slowdown is told from healthy runs, and there are none to learn from: label some `normal`"
+                    .into(),
             ));
         }
         if model == Model::Usual {

@@ -28,15 +28,16 @@ fn header(line: &str) -> Option<Header<'_>> {
     Some(Header { code, job: (cluster, proc), at, rest: rest.get(length..)?.trim_start() })
 }
 
-/// `2023-03-03 22:24:19[.123][+00:00|Z]`, `2023-03-03T22:24:19`, or the old `03/03 22:24:19`, which has no year: this
-/// one, unless that would be to come.
+/// `2023-03-03 22:24:19[.123][+00:00|Z]`, `2023-03-03T22:24:19`, or the old `03/03 22:24:19`, which has no year: the
+/// last in which it was.
 fn moment(text: &str) -> Option<(f64, usize)> {
     if let Some(old) = text.get(..14).filter(|old| old.as_bytes()[2] == b'/') {
         let now = DateTime::<Utc>::from(std::time::SystemTime::now());
         let of =
             |year: i32| NaiveDateTime::parse_from_str(&format!("{year}/{old}"), "%Y/%m/%d %H:%M:%S").ok();
-        let this = of(now.year())?;
-        let parsed = if this > now.naive_utc() { of(now.year() - 1)? } else { this };
+        // Leap days are up to eight years apart.
+        let mut years = (now.year() - 8..=now.year()).rev().filter_map(of);
+        let parsed = years.find(|moment| *moment <= now.naive_utc())?;
         return Some((parsed.and_utc().timestamp() as f64, 14));
     }
     let plain = text.get(..19)?.replace('T', " ");
@@ -70,9 +71,11 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
     let attempt = format!("{}.{}", job.0, job.1);
     // `DAG Node: name` is what DAGMan notes with every submission.
     if let Some(node) = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: ")) {
+        // What was written before the submission did not know the name.
+        into.rename(&nameless(&attempt), node.trim());
         names.0.insert(attempt.clone(), node.trim().to_owned());
     }
-    let task = names.0.get(&attempt).cloned().unwrap_or_else(|| format!("job {attempt}"));
+    let task = names.0.get(&attempt).cloned().unwrap_or_else(|| nameless(&attempt));
     let value = |key: &str| lines.iter().find_map(|line| line.split_once(key)).map(|(_, rest)| rest);
     let exit = || -> Option<i32> {
         let normal = value("(return value ").and_then(|rest| rest.split(')').next()?.parse().ok());
@@ -89,6 +92,13 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
         12 => What::Held,
         13 => What::Released,
         16 => What::Judged(exit().unwrap_or(0)),
+        40 => match rest {
+            _ if rest.starts_with("Started transferring input") => What::StageInStarted,
+            _ if rest.starts_with("Finished transferring input") => What::StageInEnded,
+            _ if rest.starts_with("Started transferring output") => What::StageOutStarted,
+            _ if rest.starts_with("Finished transferring output") => What::StageOutEnded,
+            _ => return Ok(()),
+        },
         _ => return Ok(()),
     };
     let remote = (code == 5).then(|| usage(lines)).flatten();
@@ -99,6 +109,11 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
         attempt.cpu_seconds = Some(cpu_seconds);
     }
     Ok(())
+}
+
+/// What a batch job is called that is of no node.
+fn nameless(attempt: &str) -> String {
+    format!("job {attempt}")
 }
 
 /// Which node a batch job is of.

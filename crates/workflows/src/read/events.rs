@@ -1,7 +1,7 @@
 //! What happened to tasks, one happening after the other, put together into attempts. Every log is read as
 //! happenings, whole or as it grows, so that retries, holds and evictions are understood in one place.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use workload::workflow::{Span, TaskAttempt, TaskName};
 
@@ -16,6 +16,11 @@ pub enum What {
     Submitted,
     /// On a machine, if the log says which.
     Executing(Option<String>),
+    /// Its files are brought to its machine, which is part of its execution; so is bringing them back.
+    StageInStarted,
+    StageInEnded,
+    StageOutStarted,
+    StageOutEnded,
     /// Its execution is over; the exit code may come later.
     Terminated(Option<i32>),
     Exited(i32),
@@ -42,7 +47,9 @@ pub struct Happening {
 #[derive(Debug, Clone, Default)]
 struct Open {
     pre_script: Option<f64>,
+    stage_in: Option<f64>,
     executing: Option<f64>,
+    stage_out: Option<f64>,
     terminated: Option<f64>,
     post_script: Option<f64>,
     /// Whether the log has a name for this attempt.
@@ -70,6 +77,7 @@ impl Assembly {
     /// The workflow system started.
     pub fn begin(&mut self, at: f64) {
         self.n_begun += 1;
+        self.is_over = false;
         self.begun = Some(self.begun.map_or(at, |begun: f64| begun.min(at)));
     }
 
@@ -107,11 +115,15 @@ impl Assembly {
             }
             What::Submitted => one.submitted = Some(at),
             What::Executing(host) => {
-                open.executing = Some(at);
+                open.executing = open.stage_in.or(Some(at));
                 open.terminated = None;
                 one.execution = None;
                 one.host = host.or(one.host.take());
             }
+            What::StageInStarted => open.stage_in = Some(at),
+            What::StageInEnded => one.stage_in = span(open.stage_in, at),
+            What::StageOutStarted => open.stage_out = Some(at),
+            What::StageOutEnded => one.stage_out = span(open.stage_out, at),
             What::Terminated(code) => {
                 // A second word on the same end (the log of the job, then that of the node) adds nothing.
                 if open.terminated.is_none() {
@@ -131,9 +143,8 @@ impl Assembly {
             }
             What::Held | What::Evicted => {
                 one.n_interruptions += 1;
-                open.executing = None;
-                open.terminated = None;
-                one.execution = None;
+                (open.stage_in, open.executing, open.stage_out, open.terminated) = (None, None, None, None);
+                (one.stage_in, one.execution, one.stage_out) = (None, None, None);
             }
             What::Released => {}
             What::Aborted => {
@@ -143,6 +154,40 @@ impl Assembly {
             What::PostScriptStarted => open.post_script = Some(at),
             What::PostScriptEnded => one.post_script = span(open.post_script, at),
         }
+    }
+
+    /// Attempts at tasks that had succeeded before.
+    fn n_again(&self) -> usize {
+        let mut has_succeeded: HashMap<&str, bool> = HashMap::new();
+        let mut n_again = 0;
+        for one in &self.attempts {
+            let before = has_succeeded.insert(&one.task.0, one.exit_code == Some(0));
+            n_again += usize::from(before == Some(true));
+        }
+        n_again
+    }
+
+    /// A task of the graph that waits for itself, if there is one.
+    fn in_a_cycle(&self) -> Option<&str> {
+        let mut n_parents: BTreeMap<&str, usize> = BTreeMap::new();
+        for (parent, children) in &self.children {
+            n_parents.entry(parent).or_default();
+            children.iter().for_each(|child| *n_parents.entry(child).or_default() += 1);
+        }
+        // Whatever waits for nothing is taken away, again and again; cycles stay, and what waits for them.
+        let mut free: Vec<&str> = n_parents.iter().filter(|(_, n)| **n == 0).map(|(task, _)| *task).collect();
+        while let Some(task) = free.pop() {
+            for child in self.children.get(task).into_iter().flatten() {
+                if let Some(n) = n_parents.get_mut(child.as_str()) {
+                    *n -= 1;
+                    if *n == 0 {
+                        free.push(child);
+                    }
+                }
+            }
+            n_parents.remove(task);
+        }
+        n_parents.into_keys().next()
     }
 
     fn attempt_of(&mut self, task: &str, key: Option<String>, what: &What) -> usize {
@@ -198,6 +243,17 @@ impl Assembly {
                 self.n_begun
             ));
         }
+        let n_again = self.n_again();
+        if n_again > 0 && self.n_begun < 2 {
+            recording.warn(format!(
+                "{n_again} tasks were submitted again after they had succeeded: there may be several workflows in this log"
+            ));
+        }
+        if let Some(one) = self.in_a_cycle() {
+            recording.warn(format!(
+                "{one} waits for itself through the graph: since when it was ready is not known"
+            ));
+        }
         let known: HashMap<&str, usize> = self.last.iter().map(|(task, at)| (task.as_str(), *at)).collect();
         let mut parents: HashMap<&str, Vec<&str>> = HashMap::new();
         let mut edges: Vec<(&String, &Vec<String>)> = self.children.iter().collect();
@@ -236,6 +292,28 @@ impl Assembly {
             }
         }
         recording
+    }
+
+    /// A task turns out to be called otherwise: its attempts are further ones of that task.
+    pub fn rename(&mut self, from: &str, to: &str) {
+        if self.last.remove(from).is_none() {
+            return;
+        }
+        let (role, kind) = kind::by_name(to);
+        let mut number = self.last.get(to).map_or(0, |last| self.attempts[*last].attempt);
+        for (at, attempt) in self.attempts.iter_mut().enumerate().filter(|(_, one)| one.task.0 == from) {
+            number += 1;
+            (attempt.task, attempt.role, attempt.kind, attempt.attempt) =
+                (TaskName(to.into()), role, kind.clone(), number);
+            self.last.insert(to.to_owned(), at);
+        }
+        let keys: Vec<(String, String)> =
+            self.by_key.keys().filter(|(task, _)| task == from).cloned().collect();
+        for key in keys {
+            if let Some(at) = self.by_key.remove(&key) {
+                self.by_key.insert((to.to_owned(), key.1), at);
+            }
+        }
     }
 
     pub fn is_empty(&self) -> bool {

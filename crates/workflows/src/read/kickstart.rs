@@ -34,11 +34,14 @@ struct Invocation {
     exit_code: Option<i32>,
 }
 
+/// How a record begins in YAML.
+const YAML_START: &str = "- invocation:";
+
 /// Adds what kickstart records know, of which clustered tasks have several: YAML since Pegasus 5, XML before.
 pub fn add_records(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> {
-    let invocations = match text.find("- invocation:") {
-        Some(start) => from_yaml(&text[start..])?,
-        None => from_xml(text)?,
+    let invocations = match text.contains(YAML_START) {
+        true => from_yaml(text)?,
+        false => from_xml(text)?,
     };
     let cpu: Vec<f64> = invocations.iter().filter_map(|one| one.cpu_seconds).collect();
     if !cpu.is_empty() {
@@ -53,8 +56,18 @@ pub fn add_records(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> 
     Ok(())
 }
 
+/// Records one after the other, with what PegasusLite and the task wrote between them: a record goes on as long as lines
+/// are indented.
 fn from_yaml(text: &str) -> Result<Vec<Invocation>, String> {
-    let records: Vec<Record> = serde_saphyr::from_str(text)
+    let mut yaml = String::new();
+    let mut is_inside = false;
+    for line in text.lines() {
+        is_inside = line.starts_with(YAML_START) || is_inside && (line.is_empty() || line.starts_with(' '));
+        if is_inside {
+            yaml.extend([line, "\n"]);
+        }
+    }
+    let records: Vec<Record> = serde_saphyr::from_str(&yaml)
         .map_err(|error| error.to_string().lines().next().unwrap_or_default().to_owned())?;
     let invocation = |record: Record| {
         let (usage, status) = record.mainjob.map_or((None, None), |main| (main.usage, main.status));
@@ -154,6 +167,14 @@ mod tests {
             (xml("node7", 2.0, 3), 2.5, 3),
             (xml("node7", 2.0, 3) + &xml("node8", 1.0, 4), 4.0, 3),
             (yaml.into(), 2.5, 3),
+            (format!("{yaml}---------------pegasus-multipart\n- timestamp: 1\n  bytes: 7\n"), 2.5, 3),
+            (
+                format!(
+                    "{yaml}[cluster-task id=2, name=\"b\", status=0]\n{yaml}[cluster-summary stat=\"ok\"]\n"
+                ),
+                5.0,
+                3,
+            ),
         ] {
             let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
             add_records(&text, &mut attempt).unwrap();

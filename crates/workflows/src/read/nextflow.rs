@@ -72,6 +72,8 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
         let ran = cell("realtime").and_then(seconds).or(execution.map(Span::seconds));
         // `NAME (sample)` is a task of the process NAME; a process may have its workflow before it.
         let process = cell("process").unwrap_or_else(|| task.split(" (").next().unwrap_or(task));
+        // What was stopped before it could exit has no code.
+        let failed = matches!(cell("status"), Some("FAILED" | "ABORTED")).then_some(-1);
         let is_cached = cell("status") == Some("CACHED");
         if is_cached {
             continue;
@@ -84,7 +86,7 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             cpu_seconds: cpu.zip(ran).map(|(share, ran)| share / 100.0 * ran),
             stage_in_bytes: cell("rchar").and_then(bytes),
             stage_out_bytes: cell("wchar").and_then(bytes),
-            exit_code: cell("exit").and_then(|code| code.parse().ok()),
+            exit_code: cell("exit").and_then(|code| code.parse().ok()).or(failed),
             ..TaskAttempt::new(
                 task,
                 TaskRole::Compute,
@@ -95,6 +97,9 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
     }
     if recording.run.attempts.is_empty() {
         return Err("there is no task in it".into());
+    }
+    if !columns.contains_key("attempt") {
+        recording.number_attempts();
     }
     Ok(recording)
 }

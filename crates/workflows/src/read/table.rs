@@ -26,6 +26,8 @@ const MOMENTS: [&str; 8] = [
     "post_script_start",
     "post_script_end",
 ];
+/// Three years: no task runs or waits longer.
+const LONGEST: f64 = 1e8;
 /// Columns of how long and how much.
 const AMOUNTS: [&str; 6] = [
     "runtime",
@@ -107,8 +109,30 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
     if recording.run.attempts.is_empty() {
         return Err("there is no job in it".into());
     }
+    drop_repeated(&mut recording);
     recording.number_attempts();
     Ok(recording)
+}
+
+/// A row that is there twice is no second attempt.
+fn drop_repeated(recording: &mut Recording) {
+    let attempts = std::mem::take(&mut recording.run.attempts);
+    let labels = std::mem::take(&mut recording.labels);
+    let n_rows = attempts.len();
+    let mut seen: HashMap<String, Vec<usize>> = HashMap::new();
+    for (at, attempt) in attempts.into_iter().enumerate() {
+        let kept = &mut recording.run.attempts;
+        let alike = seen.entry(attempt.task.0.clone()).or_default();
+        if alike.iter().all(|known| kept[*known] != attempt) {
+            alike.push(kept.len());
+            kept.push(attempt);
+            recording.labels.extend(labels.get(at).cloned());
+        }
+    }
+    let n_repeated = n_rows - recording.run.attempts.len();
+    if n_repeated > 0 {
+        recording.warn(format!("{n_repeated} rows are there twice, and count once"));
+    }
 }
 
 struct Row<'a> {
@@ -151,6 +175,12 @@ impl<'a> Row<'a> {
         if ran.is_some_and(|seconds| seconds < 0.0) {
             return Err(format!("{task} ends before it starts"));
         }
+        if ran.is_some_and(|seconds| seconds > LONGEST) {
+            return Err(format!("{task} cannot have run for so long"));
+        }
+        let submitted = self.number("submit");
+        // A moment that was never written is zero in some tables.
+        let is_near = |ready: &f64| submitted.is_none_or(|submitted| (submitted - ready).abs() < LONGEST);
         let execution = start.zip(ran).and_then(|(start, ran)| Span::new(start, start + ran).ok());
         // Staging is part of the execution: first what goes in, last what comes out.
         let staged = |delay: &str| self.number(delay).map(|seconds| seconds.max(0.0));
@@ -159,9 +189,9 @@ impl<'a> Row<'a> {
         let stage_out = staged("stage_out_delay").map(inside).zip(execution);
         Ok(TaskAttempt {
             host: self.text("kickstart_hostname").map(str::to_owned),
-            ready: self.number("ready"),
+            ready: self.number("ready").filter(is_near),
             pre_script: self.span("pre_script_start", "pre_script_end"),
-            submitted: self.number("submit"),
+            submitted,
             execution,
             stage_in: stage_in
                 .and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),

@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDateTime};
 use serde_json::Value;
 use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 
 use super::{Recording, kind};
+
+/// Thirty years; nothing runs longer.
+const MOST_SECONDS: f64 = 1e9;
 
 struct Task {
     name: String,
@@ -24,10 +27,15 @@ struct Task {
 fn moment(value: &Value) -> Option<f64> {
     match value {
         Value::String(text) => {
-            let parsed = DateTime::parse_from_rfc3339(text)
+            let zoned = DateTime::parse_from_rfc3339(text)
                 .or_else(|_| DateTime::parse_from_str(text, "%Y%m%dT%H%M%S%z"))
-                .ok()?;
-            Some(parsed.timestamp_millis() as f64 / 1e3)
+                .map(|parsed| parsed.timestamp_millis());
+            // Without a zone it is read as universal time.
+            let plain = || {
+                let parsed = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f");
+                parsed.map(|parsed| parsed.and_utc().timestamp_millis())
+            };
+            Some(zoned.or_else(|_| plain()).ok()? as f64 / 1e3)
         }
         other => other.as_f64(),
     }
@@ -72,6 +80,10 @@ pub fn read(text: &str) -> Result<Recording, String> {
             recording.warn(format!("{name} is left out: nothing says how long it ran"));
             continue;
         };
+        if !(0.0..MOST_SECONDS).contains(&seconds) {
+            recording.warn(format!("{name} is left out: it cannot have run for {seconds} s"));
+            continue;
+        }
         let (role, kind) = kind::by_name(name);
         let kind = one["category"].as_str().map_or(kind, str::to_owned);
         let sum = |link: &str, list: &str| -> Option<f64> {
@@ -86,7 +98,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             parents: words(&one["parents"]),
             role,
             kind,
-            seconds: seconds.max(0.0),
+            seconds,
             cpu_share: run["avgCPU"].as_f64(),
             at: moment(&run["executedAt"]),
             host: run["machines"][0].as_str().or(run["machine"].as_str()).map(str::to_owned),
@@ -103,15 +115,29 @@ pub fn read(text: &str) -> Result<Recording, String> {
     // Parents are named by id in one version and by name in the other.
     let ids: HashMap<String, String> =
         tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
-    let has_moments = tasks.values().all(|task| task.at.is_some());
-    if !has_moments {
-        recording
-            .warn("it has no moments: tasks are taken to start as soon as those before them are over".into());
+    // Names are what people know tasks by, if they tell them apart.
+    let has_names = ids.len() == tasks.len();
+    let called = |id: &str| TaskName(if has_names { tasks[id].name.clone() } else { id.to_owned() });
+    let n_timeless = tasks.values().filter(|task| task.at.is_none()).count();
+    if n_timeless > 0 {
+        let which = if n_timeless == tasks.len() { "tasks".into() } else { format!("{n_timeless} tasks") };
+        recording.warn(format!(
+            "{which} have no moments: they are taken to start as soon as those before them are over"
+        ));
     }
     let mut ends: HashMap<String, f64> = HashMap::new();
-    let mut going = HashSet::new();
+    let (mut going, mut cut) = (HashSet::new(), HashSet::new());
     for id in &order {
-        find_end(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut recording);
+        find_end(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut cut);
+    }
+    let mut edges: Vec<&(String, String)> = cut.iter().collect();
+    edges.sort();
+    for (child, parent) in edges {
+        recording.warn(format!(
+            "{} waits for itself through {}; that edge is left out",
+            called(child).0,
+            called(parent).0
+        ));
     }
     let mut placed = HashSet::new();
     for id in order {
@@ -120,13 +146,13 @@ pub fn read(text: &str) -> Result<Recording, String> {
             .parents
             .iter()
             .filter_map(|parent| tasks.get_key_value(parent).map(|(id, _)| id).or(ids.get(parent)))
+            .filter(|parent| !cut.contains(&(id.clone(), (*parent).clone())))
             .collect();
         let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
         let ready = ready.or(begun).unwrap_or(0.0);
-        let start = if has_moments { task.at.unwrap_or(ready) } else { ready };
+        let start = task.at.unwrap_or(ready);
         for parent in parents {
-            let parent = TaskName(tasks[parent].name.clone());
-            recording.run.children.entry(parent).or_default().push(TaskName(task.name.clone()));
+            recording.run.children.entry(called(parent)).or_default().push(called(&id));
         }
         recording.run.attempts.push(TaskAttempt {
             host: task.host.clone(),
@@ -136,13 +162,13 @@ pub fn read(text: &str) -> Result<Recording, String> {
             cpu_seconds: task.cpu_share.map(|share| share / 100.0 * task.seconds),
             stage_in_bytes: task.bytes[0],
             stage_out_bytes: task.bytes[1],
-            ..TaskAttempt::new(task.name.clone(), task.role, task.kind.clone(), 1)
+            ..TaskAttempt::new(called(&id).0, task.role, task.kind.clone(), 1)
         });
     }
     Ok(recording)
 }
 
-/// Finds when a task, and all before it, are over. A cycle is cut where it closes, and named.
+/// Finds when a task, and all before it, are over. A cycle is cut where it closes: at a child and its parent.
 fn find_end(
     id: &str,
     tasks: &BTreeMap<String, Task>,
@@ -150,7 +176,7 @@ fn find_end(
     begun: f64,
     ends: &mut HashMap<String, f64>,
     going: &mut HashSet<String>,
-    recording: &mut Recording,
+    cut: &mut HashSet<(String, String)>,
 ) {
     // Depth first with a stack of its own: graphs may be deeper than the stack of a thread.
     let mut stack = vec![id.to_owned()];
@@ -168,10 +194,7 @@ fn find_end(
                 Some(end) => start = start.max(*end),
                 None if !tasks.contains_key(parent) => {}
                 None if going.contains(parent) => {
-                    recording.warn(format!(
-                        "{} waits for itself through {parent}; that edge is left out",
-                        task.name
-                    ));
+                    cut.insert((id.clone(), parent.clone()));
                 }
                 None => {
                     stack.push(parent.clone());

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::json;
-use workflows::classify::Fitted;
 use workflows::Split;
+use workflows::classify::Fitted;
 use workload::units::show_count;
 
 use super::{missing_in_words, read_run, read_runs, warn};
