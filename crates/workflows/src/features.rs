@@ -64,6 +64,15 @@ impl Quantity {
         }
     }
 
+    pub fn is_of_stage_in(self) -> bool {
+        matches!(self, Self::StageIn | Self::StageInSlowness)
+    }
+
+    /// Whether staging is taken out of it, where staging is known.
+    pub fn is_without_staging(self) -> bool {
+        matches!(self, Self::Run | Self::Stretch)
+    }
+
     /// What it is in words.
     pub fn in_words(self) -> &'static str {
         match self {
@@ -94,11 +103,13 @@ pub enum Statistic {
     Deviation,
     Least,
     Most,
+    /// Above which one in ten is: trouble on one machine of several shows in it.
+    High,
 }
 
 impl Statistic {
     /// `values` are in order, and there is one at least.
-    fn of(self, values: &[f64]) -> f64 {
+    pub(crate) fn of(self, values: &[f64]) -> f64 {
         let n = values.len() as f64;
         let mean = values.iter().sum::<f64>() / n;
         match self {
@@ -107,6 +118,7 @@ impl Statistic {
             Self::Deviation => (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt(),
             Self::Least => values[0],
             Self::Most => values[values.len() - 1],
+            Self::High => values[((values.len() - 1) as f64 * 0.9).round() as usize],
         }
     }
 }
@@ -155,7 +167,16 @@ impl View {
         quantities.sort_unstable();
         quantities.dedup();
         let values = by_kind(run, &quantities);
+        // A log that says nothing of staging says nothing of what is without it.
+        let is_staged = |kind: &str| {
+            let mut of_kind = self.features.iter().filter(|feature| feature.kind == kind);
+            let stage_in = of_kind.find(|feature| feature.quantity.is_of_stage_in());
+            stage_in.is_none_or(|feature| values.contains_key(&(kind, feature.quantity)))
+        };
         let cell = |feature: &Feature| {
+            if feature.quantity.is_without_staging() && !is_staged(&feature.kind) {
+                return f32::NAN;
+            }
             let values = values.get(&(feature.kind.as_str(), feature.quantity));
             values.map_or(f32::NAN, |values| feature.statistic.of(values) as f32)
         };

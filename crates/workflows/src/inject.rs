@@ -11,11 +11,13 @@
 //!
 //! Whatever follows moves back: a task that is ready later starts later, and nothing overtakes what it waited for.
 
+use std::collections::HashMap;
+
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
+use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 
 use crate::error::{Error, Result};
 
@@ -98,14 +100,16 @@ pub fn inject(run: &WorkflowRun, trouble: Trouble, cores: u32, seed: u64) -> Res
     Ok(delayed(run, &slower))
 }
 
-/// Attempts on the same machine that overlap with one, itself among them: the mean over its time.
-fn crowd(run: &WorkflowRun, attempt: &TaskAttempt) -> f64 {
+/// Attempts on the same machine that overlap with one, itself among them: the mean over its time. Where nothing says which
+/// machine it was, it was as full as can be, with a task a core.
+fn crowd(run: &WorkflowRun, attempt: &TaskAttempt, cores: u32) -> f64 {
     let Some(own) = attempt.execution.filter(|span| span.seconds() > 0.0) else { return 1.0 };
     let overlap = |other: &TaskAttempt| {
         let span = other.execution.filter(|_| other.host == attempt.host)?;
         Some((span.end().min(own.end()) - span.start().max(own.start())).max(0.0))
     };
-    run.attempts.iter().filter_map(overlap).sum::<f64>() / own.seconds()
+    let found = run.attempts.iter().filter_map(overlap).sum::<f64>() / own.seconds();
+    if attempt.host.is_some() { found } else { found.min(f64::from(cores)) }
 }
 
 fn slower(run: &WorkflowRun, attempt: &TaskAttempt, trouble: Trouble, cores: u32, luck: f64) -> Slower {
@@ -115,7 +119,7 @@ fn slower(run: &WorkflowRun, attempt: &TaskAttempt, trouble: Trouble, cores: u32
     match trouble {
         Trouble::Cpu { cores: taken } => {
             let left = f64::from(cores - taken);
-            let more = (crowd(run, attempt) / left).max(1.0);
+            let more = (crowd(run, attempt, cores) / left).max(1.0);
             Slower { stage_in: 1.0, run: 1.0 + cpu_share * (more - 1.0), stage_out: 1.0 }
         }
         Trouble::Disk { percent } => {
@@ -136,22 +140,38 @@ fn slower(run: &WorkflowRun, attempt: &TaskAttempt, trouble: Trouble, cores: u32
 
 /// The run with longer parts, and all that follows moved back.
 fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
-    // What was known before counts: everything that ended by the time a task was ready moved it.
+    // What was known before counts: everything that ended by the time a task was ready moved it, or its parents where the
+    // graph is known.
+    let mut parents: HashMap<&TaskName, Vec<&TaskName>> = HashMap::new();
+    for (parent, children) in &run.children {
+        children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
+    }
     let mut order: Vec<usize> = (0..run.attempts.len()).collect();
     let begins =
         |at: &usize| run.attempts[*at].ready.or(run.attempts[*at].submitted).unwrap_or(f64::INFINITY);
     order.sort_by(|a, b| begins(a).total_cmp(&begins(b)));
     let mut made = run.clone();
     // Old and new ends of what has been moved, to find by how much a task that waited has to move.
-    let mut ends: Vec<(f64, f64)> = Vec::new();
+    let mut ends: HashMap<&TaskName, (f64, f64)> = HashMap::new();
+    // The last first.
+    let mut to_come: Vec<(f64, f64)> = Vec::new();
+    let mut past = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for at in order {
         let (old, factors) = (&run.attempts[at], &slower[at]);
         let ready = begins(&at);
-        let shift = ends
-            .iter()
-            .filter(|(before, _)| *before <= ready + 0.5)
-            .max_by(|a, b| a.0.total_cmp(&b.0))
-            .map_or(0.0, |(before, after)| (after - before).max(0.0));
+        while let Some(ended) = to_come.pop_if(|(before, _)| *before <= ready + 0.5) {
+            past = later(past, ended);
+        }
+        let waited_for = match run.children.is_empty() {
+            true => past,
+            false => {
+                let known =
+                    parents.get(&old.task).into_iter().flatten().filter_map(|parent| ends.get(*parent));
+                let earlier = ends.get(&old.task);
+                known.chain(earlier).copied().fold((f64::NEG_INFINITY, f64::NEG_INFINITY), later)
+            }
+        };
+        let shift = if waited_for.0.is_finite() { (waited_for.1 - waited_for.0).max(0.0) } else { 0.0 };
         let moved = |moment: Option<f64>| moment.map(|moment| moment + shift);
         let span = |span: Option<Span>| {
             span.and_then(|span| Span::new(span.start() + shift, span.end() + shift).ok())
@@ -175,9 +195,16 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         let later = end - execution.end();
         attempt.post_script =
             old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
-        ends.push((old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end)));
+        let moved = (old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end));
+        to_come.insert(to_come.partition_point(|(before, _)| *before > moved.0), moved);
+        ends.insert(&old.task, moved);
     }
     made
+}
+
+/// The later of two ends, before and after.
+fn later(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
+    (a.0.max(b.0), a.1.max(b.1))
 }
 
 #[cfg(test)]
@@ -211,6 +238,15 @@ mod tests {
         let loss = of("loss_5").delays();
         assert!(loss[0].stage_in > healthy[0].stage_in * 3.0 && (loss[0].run - healthy[0].run).abs() < 1e-6);
         assert!(loss[2].ready > healthy[2].ready, "what waited waits longer");
+        let slow = of("hdd_20");
+        let last_of_both = slow.attempts[..2].iter().filter_map(TaskAttempt::end).fold(0.0, f64::max);
+        assert!(slow.attempts[2].ready >= Some(last_of_both), "nothing overtakes what it waited for");
+        let mut nameless = run();
+        nameless.attempts.iter_mut().for_each(|attempt| attempt.host = None);
+        let more = (0..9).map(|_| nameless.attempts[0].clone()).collect::<Vec<_>>();
+        nameless.attempts.extend(more);
+        let full = inject(&nameless, Trouble::parse("cpu_2").unwrap(), 4, 1).unwrap().delays();
+        assert!(full[0].run < healthy[0].run * 2.1, "a machine that has no name has a task a core at most");
         let weak = of("loss_0.01").delays();
         assert!(weak[0].stage_in < healthy[0].stage_in * 1.6);
     }

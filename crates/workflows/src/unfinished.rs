@@ -17,6 +17,7 @@ pub fn known_at(run: &WorkflowRun, moment: f64) -> WorkflowRun {
             pre_script: over(attempt.pre_script),
             submitted: past(attempt.submitted),
             execution,
+            running_since: past(attempt.execution.map(Span::start)).filter(|_| execution.is_none()),
             stage_in: over(attempt.stage_in).filter(|_| execution.is_some()),
             stage_out: over(attempt.stage_out).filter(|_| execution.is_some()),
             post_script: over(attempt.post_script),
@@ -61,6 +62,7 @@ mod tests {
         let half = after(&run, 0.12);
         assert_eq!(half.attempts.len(), 2);
         assert!(half.attempts[0].is_over() && !half.attempts[1].is_over());
+        assert_eq!(half.attempts[1].running_since, Some(6.0));
         assert_eq!(after(&run, 1.0), run);
     }
 }

@@ -34,6 +34,8 @@ pub struct Reason {
 const MOST_REASONS: usize = 3;
 /// Less than this is as usual.
 const AS_USUAL: std::ops::Range<f64> = 0.9..1.1;
+/// Tasks that may be slower than nineteen in twenty usually are, for all to be as usual.
+const MOST_SLOW: f64 = 0.15;
 
 /// Delays that are seen in seconds, for what is judged by ratios.
 fn in_seconds(quantity: Quantity) -> Quantity {
@@ -44,6 +46,9 @@ fn in_seconds(quantity: Quantity) -> Quantity {
         other => other,
     }
 }
+
+/// Delays that are told of.
+const TOLD: [Quantity; 3] = [Quantity::Run, Quantity::StageIn, Quantity::StageOut];
 
 /// What is wrong, as a person would call it.
 fn in_words(class: &str) -> &str {
@@ -90,10 +95,10 @@ pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidenc
 
 fn most_unusual(attempt: &TaskAttempt, delays: &Delays, usual: &Usual) -> Option<Quantity> {
     let ratio = |quantity: Quantity| {
-        let (value, range) = (quantity.of(attempt, delays)?, usual.range(&attempt.kind, quantity)?);
+        let (value, range) = usual.compared(attempt, delays, quantity)?;
         Some((quantity, (value + 1.0) / (range.median + 1.0)))
     };
-    let ratios = [Quantity::Run, Quantity::StageIn, Quantity::StageOut].into_iter().filter_map(ratio);
+    let ratios = TOLD.into_iter().filter_map(ratio);
     ratios.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(quantity, _)| quantity)
 }
 
@@ -111,7 +116,7 @@ fn reason(
         .iter()
         .zip(delays)
         .filter(|(attempt, _)| attempt.kind == kind)
-        .filter_map(|(attempt, delays)| Some((attempt, quantity.of(attempt, delays)?)))
+        .filter_map(|(attempt, delays)| Some((attempt, usual.compared(attempt, delays, quantity)?.0)))
         .collect();
     let slow: Vec<(&TaskAttempt, f64)> =
         of_kind.iter().copied().filter(|(_, value)| *value > range.high).collect();
@@ -151,38 +156,100 @@ fn reason(
     })
 }
 
-/// The middle of how many times the usual a quantity is, over all kinds.
-fn overall(run: &WorkflowRun, delays: &[Delays], usual: &Usual, quantity: Quantity) -> Option<f64> {
-    let ratio = |(attempt, delays): (&TaskAttempt, &Delays)| {
-        let (value, range) = (quantity.of(attempt, delays)?, usual.range(&attempt.kind, quantity)?);
-        (range.median > 0.0).then(|| value / range.median)
+/// Whether a quantity is as usual over all kinds: in the middle, and in nearly all tasks.
+fn is_as_usual(run: &WorkflowRun, delays: &[Delays], usual: &Usual, quantity: Quantity) -> bool {
+    let compare = |(attempt, delays): (&TaskAttempt, &Delays)| {
+        let (value, range) = usual.compared(attempt, delays, quantity)?;
+        (range.median > 0.0).then(|| (value / range.median, value > range.high * AS_USUAL.end))
     };
-    let ratios: Vec<f64> = run.attempts.iter().zip(delays).filter_map(ratio).collect();
-    (!ratios.is_empty()).then(|| median(ratios))
+    let (ratios, is_slow): (Vec<f64>, Vec<bool>) =
+        run.attempts.iter().zip(delays).filter_map(compare).unzip();
+    let n_slow = is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
+    !ratios.is_empty() && n_slow <= MOST_SLOW * is_slow.len() as f64 && AS_USUAL.contains(&median(ratios))
+}
+
+/// The slowest of a run, whatever was made of it: of kinds of which more tasks are slow than usually are.
+fn slowest(run: &WorkflowRun, delays: &[Delays], usual: &Usual) -> Option<Reason> {
+    let mut kinds: Vec<&str> = run.attempts.iter().map(|attempt| attempt.kind.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    let n_of = |kind: &str| run.attempts.iter().filter(|attempt| attempt.kind == kind).count() as f64;
+    let all = kinds.iter().flat_map(|kind| TOLD.map(|quantity| (*kind, quantity)));
+    let found = all.filter_map(|(kind, quantity)| reason(run, delays, usual, kind, quantity, 0.0));
+    let is_slow = |reason: &Reason| {
+        reason.ratio > AS_USUAL.end && reason.tasks.len() as f64 > MOST_SLOW * n_of(&reason.kind)
+    };
+    found.filter(is_slow).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
+}
+
+/// Tasks of a kind that still run after more time than nineteen in twenty take.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Overdue {
+    pub kind: String,
+    pub tasks: Vec<String>,
+    /// Seconds that they have run for, in the middle, at the last moment that is known.
+    pub seconds: f64,
+    pub usual: f64,
+}
+
+impl Overdue {
+    fn words(&self) -> String {
+        format!(
+            "{} {} tasks still run after {:.0} s, usually {:.0} s",
+            self.tasks.len(),
+            self.kind,
+            self.seconds,
+            self.usual
+        )
+    }
+}
+
+/// What should be over by now, the most tasks first.
+pub fn overdue(run: &WorkflowRun, usual: &Usual) -> Vec<Overdue> {
+    let Some(now) = run.end() else { return Vec::new() };
+    let mut by_kind: BTreeMap<&str, (Vec<String>, Vec<f64>)> = BTreeMap::new();
+    for attempt in &run.attempts {
+        let (Some(since), Some(range)) =
+            (attempt.running_since, usual.range(&attempt.kind, Quantity::Length))
+        else {
+            continue;
+        };
+        if (now - since + 1.0).ln() > range.high + AS_USUAL.end.ln() {
+            let (tasks, seconds) = by_kind.entry(&attempt.kind).or_default();
+            tasks.push(attempt.task.0.clone());
+            seconds.push(now - since);
+        }
+    }
+    let overdue = |(kind, (tasks, seconds)): (&str, (Vec<String>, Vec<f64>))| Overdue {
+        kind: kind.to_owned(),
+        tasks,
+        seconds: median(seconds),
+        usual: usual.range(kind, Quantity::Length).map_or(0.0, |range| range.median.exp() - 1.0),
+    };
+    let mut found: Vec<Overdue> = by_kind.into_iter().map(overdue).collect();
+    found.sort_by_key(|one| std::cmp::Reverse(one.tasks.len()));
+    found
 }
 
 fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, found: &[Reason]) -> String {
     let name = in_words(class);
+    let late = overdue(run, usual);
+    let late = late.iter().map(Overdue::words);
     if class == NORMAL {
-        return match found
-            .iter()
-            .max_by(|a, b| a.ratio.total_cmp(&b.ratio))
-            .filter(|most| most.ratio > AS_USUAL.end)
-        {
-            Some(most) => {
-                format!("nothing beyond what healthy runs show; the most is {}: {name}", most.words)
-            }
-            None => format!("all delays as usual: {name}"),
+        let slowest = slowest(run, delays, usual).map(|slowest| slowest.words);
+        let parts: Vec<String> = late.chain(slowest).collect();
+        return match parts.is_empty() {
+            true => format!("all delays as usual: {name}"),
+            false => format!("{}; as a whole {name}", parts.join("; ")),
         };
     }
-    let mut parts: Vec<String> = found.iter().map(|reason| reason.words.clone()).collect();
+    let mut parts: Vec<String> = late.chain(found.iter().map(|reason| reason.words.clone())).collect();
     if parts.is_empty() {
         parts.push("the pattern of delays, none of which is unusual alone".into());
     }
     for quantity in [Quantity::Cpu, Quantity::StageIn, Quantity::Run] {
         let is_told = found.iter().any(|reason| reason.delay == quantity.in_words());
-        let is_usual = overall(run, delays, usual, quantity).is_some_and(|ratio| AS_USUAL.contains(&ratio));
-        if !is_told && is_usual {
+        if !is_told && is_as_usual(run, delays, usual, quantity) {
             parts.push(format!("{} as usual", quantity.in_words()));
         }
     }

@@ -92,6 +92,9 @@ pub struct TaskAttempt {
     pub submitted: Option<f64>,
     /// From the start to the end of its execution, staging included.
     pub execution: Option<Span>,
+    /// Since when it executes, as long as it does.
+    #[serde(default)]
+    pub running_since: Option<f64>,
     pub stage_in: Option<Span>,
     pub stage_out: Option<Span>,
     pub post_script: Option<Span>,
@@ -152,6 +155,7 @@ impl TaskAttempt {
             pre_script: None,
             submitted: None,
             execution: None,
+            running_since: None,
             stage_in: None,
             stage_out: None,
             post_script: None,
@@ -166,7 +170,7 @@ impl TaskAttempt {
     /// The last moment that is known of it.
     pub fn end(&self) -> Option<f64> {
         let spans = [self.pre_script, self.execution, self.post_script];
-        let moments = [self.ready, self.submitted].into_iter().flatten();
+        let moments = [self.ready, self.submitted, self.running_since].into_iter().flatten();
         spans.into_iter().flatten().map(Span::end).chain(moments).max_by(f64::total_cmp)
     }
 

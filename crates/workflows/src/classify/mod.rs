@@ -6,23 +6,24 @@ pub mod slowdown;
 pub mod trees;
 pub mod usual;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use learn::artifact::{Artifact, Tensors, part_of, within};
 use learn::moments::median;
 use serde::{Deserialize, Serialize};
-use workload::workflow::WorkflowRun;
+use workload::workflow::{TaskAttempt, TaskRole, WorkflowRun};
 
 use self::picture::{Network, PictureSettings};
 use self::slowdown::SlowdownSettings;
 use self::usual::Usual;
 use crate::dataset::{LabelledRun, NORMAL, number_of};
 use crate::error::{Error, Result};
-use crate::features::Feature;
+use crate::features::{Feature, Quantity};
+use crate::read::kind::by_name;
 use crate::unfinished::{SHARES, after};
-use crate::why::{Reason, reasons};
+use crate::why::{Overdue, Reason, overdue, reasons};
 
 /// What a fitted classifier does.
 pub trait Classifier: Send + Sync {
@@ -250,10 +251,14 @@ pub struct Verdict {
     /// By class.
     pub probabilities: BTreeMap<String, f64>,
     pub reasons: Vec<Reason>,
-    /// The reasons in one sentence.
+    /// Tasks that still run and should not, by kind.
+    pub overdue: Vec<Overdue>,
+    /// All of it in one sentence.
     pub because: String,
 }
 
+/// The share of attempts from which on a run counts as over, for a model that knows no other.
+const ALL_BUT_OVER: f64 = 0.875;
 /// Runs that there have to be of every class.
 const LEAST_RUNS: usize = 2;
 
@@ -351,13 +356,19 @@ impl Fitted {
             let classifier = restore(model, settings, &tensors, &body.usual).ok_or_else(damaged)?;
             early.push(Early { progress: *progress, classifier });
         }
+        // Only weights have a sum to be checked by.
+        let of_nothing = |classifier: &dyn Classifier| classifier.chances(&WorkflowRun::default()).len();
+        let all = early.iter().map(|early| &early.classifier).chain([&classifier]);
+        if all.map(|one| of_nothing(one.as_ref())).any(|n_classes| n_classes != body.classes.len()) {
+            return Err(Error::file(folder, "its manifest names other classes than its weights tell apart"));
+        }
         let Body { classes, usual, origin, n_attempts, .. } = body;
         Ok(Self { model, classes, usual, origin, classifier, n_attempts, early })
     }
 
     /// The classifier for a run that has come as far as this one.
     fn classifier(&self, run: &WorkflowRun) -> &dyn Classifier {
-        let progress = n_over(run) as f64 / self.n_attempts.max(1.0);
+        let progress = self.progress(run);
         let off = |of: f64| (of - progress).abs();
         let nearest = self.early.iter().min_by(|a, b| off(a.progress).total_cmp(&off(b.progress)));
         match nearest.filter(|early| off(early.progress) < off(1.0)) {
@@ -366,19 +377,57 @@ impl Fitted {
         }
     }
 
-    /// Why a run cannot be judged: it is of another workflow than those that were learnt from.
+    /// Why a run cannot be judged: it is of another workflow than those that were learnt from, or not far enough.
     pub fn why_not(&self, run: &WorkflowRun) -> Option<String> {
-        let known = self.usual.kinds();
-        let is_foreign =
-            !run.attempts.is_empty() && !run.attempts.iter().any(|one| known.contains(one.kind.as_str()));
-        is_foreign.then(|| {
-            let known: Vec<&str> = known.into_iter().collect();
-            format!(
-                "{} is of another workflow: none of its tasks is of a kind that was learnt from ({})",
+        // Every workflow makes folders and moves files: those say nothing of which it is.
+        let is_own = |kind: &str| by_name(kind).0 == TaskRole::Compute;
+        let known: Vec<&str> = self.usual.kinds().into_iter().filter(|kind| is_own(kind)).collect();
+        let own: Vec<&TaskAttempt> =
+            run.attempts.iter().filter(|one| one.role == TaskRole::Compute && is_own(&one.kind)).collect();
+        let n_known = own.iter().filter(|one| known.contains(&one.kind.as_str())).count();
+        if !known.is_empty() && !own.is_empty() && n_known * 2 < own.len() {
+            return Some(format!(
+                "{} is of another workflow: {n_known} of its {} computing tasks are of kinds that were learnt from ({})",
                 run.name,
+                own.len(),
                 known.join(", ")
+            ));
+        }
+        let progress = self.progress(run);
+        let n_over = n_over(run);
+        if self.origin.settings.is_for_finished && progress < ALL_BUT_OVER {
+            return Some(format!(
+                "{n_over} of about {:.0} tasks of {} are over, and this model was taught for runs that are (--finished)",
+                self.n_attempts, run.name
+            ));
+        }
+        let earliest = self.early.iter().map(|early| early.progress).fold(f64::INFINITY, f64::min);
+        let is_any_over = known.is_empty() || own.iter().any(|one| one.is_over());
+        (!is_any_over || progress < earliest.min(1.0) / 2.0 && !self.early.is_empty()).then(|| {
+            format!(
+                "it is too early to judge {}: {n_over} of about {:.0} tasks are over",
+                run.name, self.n_attempts
             )
         })
+    }
+
+    /// What a run says nothing of that was learnt from; a verdict without it is a guess.
+    pub fn lacks(&self, run: &WorkflowRun) -> Vec<&'static str> {
+        let kinds: HashSet<&str> = run.attempts.iter().map(|one| one.kind.as_str()).collect();
+        let delays = run.delays();
+        let is_lacking = |quantity: &Quantity| {
+            let is_usual = kinds.iter().any(|kind| self.usual.range(kind, *quantity).is_some());
+            let mut found =
+                run.attempts.iter().zip(&delays).filter_map(|(one, delays)| quantity.of(one, delays));
+            is_usual && found.next().is_none()
+        };
+        let all = [Quantity::Cpu, Quantity::StageIn].into_iter();
+        all.filter(is_lacking).map(Quantity::in_words).collect()
+    }
+
+    /// The share of a usual run's attempts that is over.
+    fn progress(&self, run: &WorkflowRun) -> f64 {
+        n_over(run) as f64 / self.n_attempts.max(1.0)
     }
 
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
@@ -396,6 +445,7 @@ impl Fitted {
             class: self.classes[class].clone(),
             probabilities: self.classes.iter().cloned().zip(chances).collect(),
             reasons,
+            overdue: overdue(run, &self.usual),
             because,
         }
     }

@@ -22,15 +22,23 @@ pub struct Range {
     pub spread: f64,
     /// How far the medians of whole runs are from each other, usually.
     pub run_spread: f64,
+    /// Above which one task in ten of a run is, in the middle, and how far runs are from that.
+    #[serde(default)]
+    pub high_of_runs: Option<(f64, f64)>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usual {
     ranges: Vec<(String, Quantity, Range)>,
+    /// How far healthy runs that were not learnt from are from the usual, nineteen in twenty of them.
+    #[serde(default)]
+    reach: f64,
 }
 
-/// A deviation at which a run is as likely unusual as not, in usual deviations.
+/// The least deviation at which a run is as likely unusual as not, in usual deviations.
 const THRESHOLD: f64 = 5.0;
+/// Parts of the runs, each of which is held against the others to find how far healthy runs reach.
+const N_PARTS: usize = 5;
 /// Half a second and a twentieth are no trouble, however regular a task is.
 const LEAST_SPREAD: f64 = 0.05;
 
@@ -54,18 +62,34 @@ impl Usual {
     }
 
     pub fn of(runs: &[&WorkflowRun]) -> Self {
+        let mut usual = Self::without_reach(runs);
+        let mut apart: Vec<f64> = Vec::new();
+        for part in (0..N_PARTS).filter(|_| runs.len() >= 2 * N_PARTS) {
+            let (held, others): (Vec<_>, Vec<_>) =
+                runs.iter().enumerate().partition(|(at, _)| at % N_PARTS == part);
+            let others = Self::without_reach(&others.into_iter().map(|(_, run)| *run).collect::<Vec<_>>());
+            apart.extend(held.into_iter().map(|(_, run)| others.most(run)));
+        }
+        apart.sort_by(f64::total_cmp);
+        usual.reach = if apart.is_empty() { 0.0 } else { quantile(&apart, 0.95) };
+        usual
+    }
+
+    fn without_reach(runs: &[&WorkflowRun]) -> Self {
         let mut all: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
-        let mut of_runs: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
+        let mut of_runs: BTreeMap<(String, Quantity), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
         for run in runs {
             for ((kind, quantity), mut values) in by_kind(run, &Quantity::ALL) {
                 let key = (kind.to_owned(), quantity);
-                of_runs.entry(key.clone()).or_default().push(centre(&mut values).0);
+                let (medians, highs) = of_runs.entry(key.clone()).or_default();
+                medians.push(centre(&mut values).0);
+                highs.push(Statistic::High.of(&values));
                 all.entry(key).or_default().extend(values);
             }
         }
         let ranges = all.into_iter().map(|((kind, quantity), mut values)| {
             let (median, spread) = centre(&mut values);
-            let mut medians = of_runs.remove(&(kind.clone(), quantity)).unwrap_or_default();
+            let (mut medians, mut highs) = of_runs.remove(&(kind.clone(), quantity)).unwrap_or_default();
             let run_spread = if medians.is_empty() { spread } else { centre(&mut medians).1 };
             let floor =
                 if quantity.is_logarithm() { LEAST_SPREAD } else { LEAST_SPREAD * median.abs() + 0.5 };
@@ -74,39 +98,63 @@ impl Usual {
                 high: quantile(&values, 0.95),
                 spread: spread.max(floor),
                 run_spread: run_spread.max(floor),
+                high_of_runs: (!highs.is_empty()).then(|| {
+                    let (high, spread) = centre(&mut highs);
+                    (high, spread.max(floor))
+                }),
             };
             (kind, quantity, range)
         });
-        Self { ranges: ranges.collect() }
+        Self { ranges: ranges.collect(), reach: 0.0 }
     }
 
     pub fn range(&self, kind: &str, quantity: Quantity) -> Option<&Range> {
         self.ranges.iter().find(|(of, what, _)| of == kind && *what == quantity).map(|(.., range)| range)
     }
 
-    /// How far the tasks of every kind are above the usual, in usual deviations of whole runs.
+    /// How far the tasks of every kind are above the usual, in usual deviations of whole runs: those in the middle, and
+    /// the slowest tenth.
     pub fn deviations(&self, run: &WorkflowRun) -> Vec<(Feature, f64)> {
         let known = self.ranges.iter().filter(|(_, quantity, _)| Quantity::WEEKLESS.contains(quantity));
-        let features: Vec<Feature> = known
-            .clone()
-            .map(|(kind, quantity, _)| Feature {
-                kind: kind.clone(),
-                quantity: *quantity,
-                statistic: Statistic::Median,
-            })
-            .collect();
+        let usual = known.flat_map(|(kind, quantity, range)| {
+            let feature =
+                |statistic: Statistic| Feature { kind: kind.clone(), quantity: *quantity, statistic };
+            let middle = (feature(Statistic::Median), (range.median, range.run_spread));
+            [Some(middle), range.high_of_runs.map(|high| (feature(Statistic::High), high))]
+                .into_iter()
+                .flatten()
+        });
+        let (features, usual): (Vec<Feature>, Vec<(f64, f64)>) = usual.unzip();
         let view = View { features };
         let row = view.row(run);
-        let off = |((feature, value), (.., range)): ((Feature, f32), &(String, Quantity, Range))| {
-            let off = (f64::from(value) - range.median) / range.run_spread;
-            (feature, if value.is_nan() { 0.0 } else { off })
+        let off = |(value, (usual, spread)): (f32, (f64, f64))| {
+            if value.is_nan() { 0.0 } else { (f64::from(value) - usual) / spread }
         };
-        view.features.into_iter().zip(row).zip(known).map(off).collect()
+        view.features.into_iter().zip(row.into_iter().zip(usual).map(off)).collect()
+    }
+
+    /// The most of it.
+    fn most(&self, run: &WorkflowRun) -> f64 {
+        self.deviations(run).into_iter().map(|(_, off)| off).fold(0.0, f64::max)
+    }
+
+    /// A quantity of a single task, and what is usual of it; nothing where they cannot be compared.
+    pub fn compared(
+        &self,
+        attempt: &TaskAttempt,
+        delays: &Delays,
+        quantity: Quantity,
+    ) -> Option<(f64, &Range)> {
+        let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
+        let is_unlike = quantity.is_without_staging()
+            && attempt.stage_in.is_none()
+            && self.range(&attempt.kind, Quantity::StageIn).is_some();
+        (!is_unlike).then_some((value, range))
     }
 
     /// How far a quantity of a single task is above the usual of its kind, in usual deviations.
     pub fn deviation(&self, attempt: &TaskAttempt, delays: &Delays, quantity: Quantity) -> Option<f64> {
-        let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
+        let (value, range) = self.compared(attempt, delays, quantity)?;
         Some((value - range.median) / range.spread)
     }
 
@@ -119,8 +167,8 @@ impl Usual {
 
 impl Classifier for Usual {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let most = self.deviations(run).into_iter().map(|(_, off)| off).fold(0.0, f64::max);
-        shares_of(&[0.0, most - THRESHOLD])
+        let threshold = self.reach.max(THRESHOLD);
+        shares_of(&[0.0, (self.most(run) / threshold - 1.0) * THRESHOLD])
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {

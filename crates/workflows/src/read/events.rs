@@ -229,7 +229,11 @@ impl Assembly {
     /// Everything that is known now; what still runs has no execution yet.
     pub fn recording(&self, name: &str) -> Recording {
         let mut recording = Recording::new(name);
-        recording.run.attempts = self.attempts.clone();
+        let now = |(one, open): (&TaskAttempt, &Open)| TaskAttempt {
+            running_since: open.executing.filter(|_| one.execution.is_none()),
+            ..one.clone()
+        };
+        recording.run.attempts = self.attempts.iter().zip(&self.open).map(now).collect();
         recording.warnings = self.warnings.clone();
         if self.n_backwards > 0 {
             recording.warn(format!(

@@ -22,6 +22,7 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
                         is_good = false;
                         continue;
                     }
+                    warn(path, &lack_in_words(&fitted.lacks(&recording.run)));
                     verdicts.push((path, fitted.classify(&recording.run)));
                 }
             }
@@ -47,6 +48,15 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What is said of a log that does not have all that a model was taught by.
+pub fn lack_in_words(lacking: &[&str]) -> Vec<String> {
+    let what = lacking.join(" and ");
+    let words = format!(
+        "it says nothing of {what}, which runs are told apart by: the verdict is less sure than it looks"
+    );
+    if lacking.is_empty() { Vec::new() } else { vec![words] }
 }
 
 pub fn in_words(verdict: &Verdict) -> String {

@@ -1,5 +1,6 @@
 //! `tracewise workflow follow`
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -8,9 +9,10 @@ use workflows::Recording;
 use workflows::classify::Fitted;
 use workflows::read::follow::Follower;
 use workflows::read::submit_folder::SubmitFolder;
+use workload::workflow::TaskAttempt;
 
 use super::super::stop_on_ctrl_c;
-use super::classify::in_words;
+use super::classify::{in_words, lack_in_words};
 use crate::args::FollowArgs;
 use crate::output::{complain, say};
 
@@ -55,15 +57,21 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
     let fitted = args.model.as_deref().map(Fitted::read).transpose()?;
     let name = args.log.file_stem().map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned());
     let mut source = Source::open(&args.log)?;
-    let mut is_said = false;
+    let mut said: HashSet<String> = HashSet::new();
     let stop = stop_on_ctrl_c(None)?;
     loop {
         if source.catch_up()? {
             let recording = source.recording(&name)?;
             let why_not = fitted.as_ref().and_then(|fitted| fitted.why_not(&recording.run));
-            if let Some(reason) = why_not.as_ref().filter(|_| !is_said) {
-                complain(reason);
-                is_said = true;
+            let lacking = fitted.as_ref().map_or_else(Vec::new, |fitted| fitted.lacks(&recording.run));
+            let is_known = recording.run.attempts.iter().any(TaskAttempt::is_over);
+            let lacking = lack_in_words(&lacking).into_iter().filter(|_| is_known && why_not.is_none());
+            // Counts change as a log grows, and are no news.
+            let all = recording.warnings.iter().cloned().chain(why_not.clone()).chain(lacking);
+            for words in all {
+                if said.insert(words.chars().filter(|c| !c.is_ascii_digit()).collect()) {
+                    complain(&words);
+                }
             }
             let fitted = fitted.as_ref().filter(|_| why_not.is_none());
             tell(&recording, fitted, source.is_over(), args.json)?;
@@ -79,9 +87,8 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
 
 fn tell(recording: &Recording, fitted: Option<&Fitted>, is_over: bool, is_json: bool) -> anyhow::Result<()> {
     let run = &recording.run;
-    let count = |is_such: &dyn Fn(&workload::workflow::TaskAttempt) -> bool| {
-        run.attempts.iter().filter(|one| is_such(one)).count()
-    };
+    let count =
+        |is_such: &dyn Fn(&TaskAttempt) -> bool| run.attempts.iter().filter(|one| is_such(one)).count();
     let n_over = count(&|one| one.is_over());
     let n_failed = count(&|one| one.exit_code.is_some_and(|code| code != 0));
     // Nothing can be said of delays before a task is over.

@@ -1,5 +1,6 @@
 //! `tracewise workflow inject`
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::process::ExitCode;
 
@@ -9,13 +10,30 @@ use workflows::read::table;
 
 use super::read_run;
 use crate::args::InjectRunArgs;
-use crate::output::say;
+use crate::output::{complain, say};
 
 pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
     let troubles: Vec<Trouble> =
         args.trouble.iter().map(|text| Trouble::parse(text)).collect::<Result<_, _>>()?;
+    let (mut written, mut is_good) = (HashSet::new(), true);
     for path in &args.runs {
-        let recording = read_run(path)?;
+        let recording = match read_run(path) {
+            Ok(recording) => recording,
+            Err(error) => {
+                complain(&format!("{error:#}"));
+                is_good = false;
+                continue;
+            }
+        };
+        if !written.insert(recording.run.name.clone()) {
+            complain(&format!(
+                "{}: another run is called {}, too: rename one",
+                path.display(),
+                recording.run.name
+            ));
+            is_good = false;
+            continue;
+        }
         for trouble in &troubles {
             let made = inject(&recording.run, *trouble, args.cores, args.seed)?;
             let folder = args.out.join(trouble.label());
@@ -31,5 +49,5 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
             ))?;
         }
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
