@@ -34,6 +34,8 @@ pub struct Reason {
 const MOST_REASONS: usize = 3;
 /// Less than this is as usual.
 const AS_USUAL: std::ops::Range<f64> = 0.9..1.1;
+/// How many times the usual is told of a run that is healthy as a whole.
+const WORTH_TELLING: f64 = 1.25;
 /// Tasks that may be slower than nineteen in twenty usually are, for all to be as usual.
 const MOST_SLOW: f64 = 0.15;
 
@@ -130,18 +132,15 @@ fn reason(
     let spans: Vec<Span> = told.iter().filter_map(|(attempt, _)| attempt.execution).collect();
     let from = spans.iter().map(|span| span.start() - start).fold(f64::INFINITY, f64::min);
     let to = spans.iter().map(|span| span.end() - start).fold(0.0, f64::max);
-    let count = if told.len() == of_kind.len() {
-        format!("all {}", told.len())
-    } else {
-        format!("{} of {}", told.len(), of_kind.len())
+    let which = match (told.len(), of_kind.len()) {
+        (1, 1) => format!("the {kind} task"),
+        (all, of) if all == of => format!("all {all} {kind} tasks"),
+        (some, of) => format!("{some} of {of} {kind} tasks"),
     };
     let how =
         if AS_USUAL.contains(&ratio) { "as usual".to_owned() } else { format!("{ratio:.1} times the usual") };
-    let words = format!(
-        "{} of {count} {kind} tasks {how} ({found:.0} s, usually {:.0} s)",
-        quantity.in_words(),
-        range.median
-    );
+    let words =
+        format!("{} of {which} {how} ({found:.0} s, usually {:.0} s)", quantity.in_words(), range.median);
     Some(Reason {
         kind: kind.to_owned(),
         delay: quantity.in_words(),
@@ -177,7 +176,7 @@ fn slowest(run: &WorkflowRun, delays: &[Delays], usual: &Usual) -> Option<Reason
     let all = kinds.iter().flat_map(|kind| TOLD.map(|quantity| (*kind, quantity)));
     let found = all.filter_map(|(kind, quantity)| reason(run, delays, usual, kind, quantity, 0.0));
     let is_slow = |reason: &Reason| {
-        reason.ratio > AS_USUAL.end && reason.tasks.len() as f64 > MOST_SLOW * n_of(&reason.kind)
+        reason.ratio > WORTH_TELLING && reason.tasks.len() as f64 > MOST_SLOW * n_of(&reason.kind)
     };
     found.filter(is_slow).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
@@ -234,6 +233,7 @@ pub fn overdue(run: &WorkflowRun, usual: &Usual) -> Vec<Overdue> {
 fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, found: &[Reason]) -> String {
     let name = in_words(class);
     let late = overdue(run, usual);
+    let is_late = !late.is_empty();
     let late = late.iter().map(Overdue::words);
     if class == NORMAL {
         let slowest = slowest(run, delays, usual).map(|slowest| slowest.words);
@@ -249,6 +249,7 @@ fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, fo
     }
     for quantity in [Quantity::Cpu, Quantity::StageIn, Quantity::Run] {
         let is_told = found.iter().any(|reason| reason.delay == quantity.in_words());
+        let is_told = is_told || quantity == Quantity::Run && is_late;
         if !is_told && is_as_usual(run, delays, usual, quantity) {
             parts.push(format!("{} as usual", quantity.in_words()));
         }

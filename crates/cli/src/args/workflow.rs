@@ -207,8 +207,8 @@ pub struct EvaluateRunsArgs {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "Follows jobstate.log, *.dagman.out, an event log of HTCondor, or a submit folder; only what is new is \
-    read. Ends with the run, or with Ctrl-C.\n\nExamples:\n  tracewise workflow follow submit/run0001\n  \
-    tracewise workflow follow --model model submit/run0001/jobstate.log --every 30s --json"
+    read. Ends with the run, or with Ctrl-C; event logs of HTCondor do not say when it is over.\n\nExamples:\n  tracewise workflow follow submit/run0001\n  \
+    tracewise workflow follow --model model submit/run0001 --every 30s --json"
 )]
 pub struct FollowArgs {
     /// A log or a submit folder

@@ -65,7 +65,7 @@ pub struct Assembly {
     /// The last attempt of each task.
     last: HashMap<String, usize>,
     by_key: HashMap<(String, String), usize>,
-    children: HashMap<String, Vec<String>>,
+    children: BTreeMap<String, Vec<String>>,
     begun: Option<f64>,
     n_begun: usize,
     is_over: bool,
@@ -187,7 +187,15 @@ impl Assembly {
             }
             n_parents.remove(task);
         }
-        n_parents.into_keys().next()
+        // Whatever stays has a parent that stays: going up long enough ends in a cycle.
+        let mut above: BTreeMap<&str, &str> = BTreeMap::new();
+        for (parent, children) in
+            self.children.iter().filter(|(parent, _)| n_parents.contains_key(parent.as_str()))
+        {
+            children.iter().for_each(|child| _ = above.insert(child, parent));
+        }
+        let first = n_parents.keys().next().copied()?;
+        Some((0..n_parents.len()).fold(first, |task, _| above.get(task).copied().unwrap_or(task)))
     }
 
     fn attempt_of(&mut self, task: &str, key: Option<String>, what: &What) -> usize {
@@ -260,9 +268,7 @@ impl Assembly {
         }
         let known: HashMap<&str, usize> = self.last.iter().map(|(task, at)| (task.as_str(), *at)).collect();
         let mut parents: HashMap<&str, Vec<&str>> = HashMap::new();
-        let mut edges: Vec<(&String, &Vec<String>)> = self.children.iter().collect();
-        edges.sort();
-        for (parent, children) in edges {
+        for (parent, children) in &self.children {
             for child in children {
                 parents.entry(child).or_default().push(parent);
             }

@@ -3,6 +3,7 @@
 use workflows::classify::{FitSettings, Fitted, Model};
 use workflows::dataset::NORMAL;
 use workflows::unfinished::after;
+use workload::workflow::{Span, TaskAttempt, TaskRole};
 
 use crate::made::{dataset, run};
 
@@ -70,11 +71,86 @@ fn runs_that_are_not_over_and_runs_of_other_workflows_are_judged_too() {
         assert!(fitted.classify(&foreign).probabilities.values().all(|chance| chance.is_finite()));
         let why_not = fitted.why_not(&foreign).unwrap();
         assert!(
-            why_not.contains("none of its tasks is of a kind that was learnt from (count, gather)"),
+            why_not.contains("0 of its 9 computing tasks are of kinds that were learnt from (count, gather)"),
             "{why_not}"
         );
+        // Every workflow has those; they do not make it the same one.
+        foreign.attempts.push(TaskAttempt::new("create_dir_0", TaskRole::Auxiliary, "create_dir", 1));
+        assert!(fitted.why_not(&foreign).unwrap().contains("another workflow"));
         assert_eq!(fitted.why_not(&run("known", 6)), None);
+        let hardly = after(&run("known", 6), 0.2);
+        assert!(fitted.why_not(&hardly).unwrap().contains("too early to judge known"), "{}", model.name());
     }
+}
+
+#[test]
+fn a_classifier_for_runs_that_are_over_says_so_of_others() {
+    let data = dataset(6);
+    let all: Vec<usize> = (0..data.runs.len()).collect();
+    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
+    let fitted = Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {}).unwrap();
+    let mut half = run("half", 6);
+    half.attempts.truncate(6);
+    assert!(fitted.why_not(&half).unwrap().contains("6 of about 9 tasks of half are over"));
+    assert_eq!(fitted.why_not(&run("whole", 6)), None);
+}
+
+#[test]
+fn a_manifest_with_other_classes_than_the_weights_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model");
+    fit(Model::Centroid).write(&path).unwrap();
+    let manifest = path.join("manifest.json");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    json["body"]["classes"].as_array_mut().unwrap().pop();
+    std::fs::write(&manifest, json.to_string()).unwrap();
+    let refused = Fitted::read(&path).err().unwrap().to_string();
+    assert!(refused.contains("names other classes"), "{refused}");
+}
+
+#[test]
+fn trouble_of_a_few_tasks_is_unusual_and_nothing_is_said_to_be_as_usual_that_is_not() {
+    let fitted = fit(Model::Usual);
+    let mut slow = run("slow", 5);
+    for attempt in &mut slow.attempts[..2] {
+        let execution = attempt.execution.unwrap();
+        attempt.execution = Span::new(execution.start(), execution.end() + 200.0).ok();
+        attempt.stage_out = None;
+    }
+    let verdict = fitted.classify(&slow);
+    assert_eq!(verdict.class, "unusual");
+    assert!(verdict.because.starts_with("run time of 2 of 8 count tasks"), "{}", verdict.because);
+    assert!(!verdict.because.contains("run time as usual"), "{}", verdict.because);
+    let healthy = fitted.classify(&run("healthy", 5));
+    assert_eq!((healthy.class.as_str(), healthy.because.as_str()), (NORMAL, "all delays as usual: healthy"));
+}
+
+#[test]
+fn tasks_that_run_on_and_on_are_named_and_what_is_not_logged_is_known_to_be_missing() {
+    let fitted = fit(Model::Slowdown);
+    let mut hung = run("hung", 5);
+    let since = hung.attempts[3].execution.take().unwrap().start();
+    hung.attempts[3].running_since = Some(since);
+    hung.attempts[8].execution = Span::new(since + 900.0, since + 930.0).ok();
+    let verdict = fitted.classify(&hung);
+    assert_eq!(verdict.overdue[0].tasks, ["count_ID0000003"]);
+    assert!(
+        verdict.because.starts_with("1 count tasks still run after 930 s, usually"),
+        "{}",
+        verdict.because
+    );
+    assert!(fitted.lacks(&hung).is_empty());
+    hung.attempts.iter_mut().for_each(|attempt| (attempt.cpu_seconds, attempt.stage_in) = (None, None));
+    assert_eq!(fitted.lacks(&hung), ["CPU time", "stage-in"]);
+    // Run time that includes staging is not held against run time that does not.
+    assert!(
+        !fitted
+            .classify(&hung)
+            .reasons
+            .iter()
+            .any(|reason| reason.delay == "run time" && reason.kind == "count")
+    );
 }
 
 #[test]
@@ -88,7 +164,7 @@ fn what_cannot_be_learnt_from_is_refused_in_a_line() {
             .to_string()
     };
     assert!(fit(Model::Slowdown, &healthy).contains("use --model usual"));
-    assert!(fit(Model::Trees, &healthy[..2]).contains("the least"));
+    assert!(fit(Model::Trees, &healthy[..1]).contains("the least"));
     let troubled: Vec<usize> = (0..data.runs.len()).filter(|at| data.runs[*at].class() != NORMAL).collect();
     assert!(fit(Model::Slowdown, &troubled).contains("label some `normal`"));
 }

@@ -114,6 +114,109 @@ fn instances_of_wfcommons_and_traces_of_nextflow_are_read() {
     assert_eq!(one.delays(one.ready.unwrap()).queue, 1.5);
 }
 
+#[test]
+fn tasks_of_an_instance_are_told_apart_by_their_ids_and_cycles_are_cut() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("instance.json");
+    let task =
+        |id: &str, parents: &[&str]| serde_json::json!({ "id": id, "name": "work", "parents": parents });
+    let ran = |id: &str, seconds: f64, at: Option<&str>| serde_json::json!({ "id": id, "runtimeInSeconds": seconds, "executedAt": at });
+    let write = |tasks: [serde_json::Value; 3], ran: [serde_json::Value; 3]| {
+        let instance = serde_json::json!({ "name": "same", "schemaVersion": "1.5", "workflow": {
+            "specification": { "tasks": tasks }, "execution": { "executedAt": "2024-05-01T10:00:00", "tasks": ran },
+        } });
+        fs::write(&path, instance.to_string()).unwrap();
+        read_one(&path).unwrap()
+    };
+    let begun = 1_714_557_600.0;
+    // Moments without a zone; the last has none at all.
+    let found = write(
+        [task("a", &[]), task("b", &["a"]), task("c", &["b"])],
+        [
+            ran("a", 10.0, Some("2024-05-01T10:00:05")),
+            ran("b", 4.0, Some("2024-05-01T10:00:20")),
+            ran("c", 1.0, None),
+        ],
+    );
+    assert_eq!(attempt(&found.run, "c", 1).execution, Span::new(begun + 24.0, begun + 25.0).ok());
+    assert_eq!((attempt(&found.run, "b", 1).ready, found.run.children.len()), (Some(begun + 15.0), 2));
+    assert!(found.warnings[0].starts_with("1 tasks have no moments"), "{:?}", found.warnings);
+    // An edge that closes a cycle moves nothing; what cannot be is left out.
+    let found = write(
+        [task("a", &["b"]), task("b", &["a"]), task("c", &[])],
+        [ran("a", 10.0, None), ran("b", 10.0, None), ran("c", -3.0, None)],
+    );
+    assert!(found.warnings.iter().any(|warning| warning.contains("cannot have run for -3")));
+    let ready: Vec<f64> = found.run.attempts.iter().filter_map(|one| one.ready).collect();
+    assert!(ready.contains(&begun) && ready.contains(&(begun + 10.0)), "{ready:?}");
+}
+
+#[test]
+fn event_logs_have_transfers_and_may_begin_in_the_middle() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("events.log");
+    let log = "001 (007.000.000) 2024-05-01 10:00:41 Job executing on host: <10.0.0.8:9618>\n...\n\
+        000 (007.000.000) 2024-05-01 10:00:00 Job submitted from host: <10.0.0.1:9618>\n    DAG Node: late\n...\n\
+        005 (007.000.000) 2024-05-01 10:01:00 Job terminated.\n\t(1) Normal termination (return value 0)\n...\n\
+        000 (008.000.000) 2024-05-01 10:00:00 Job submitted from host: <10.0.0.1:9618>\n    DAG Node: moved\n...\n\
+        040 (008.000.000) 2024-05-01 10:00:10 Started transferring input files\n...\n\
+        040 (008.000.000) 2024-05-01 10:00:40 Finished transferring input files\n...\n\
+        001 (008.000.000) 2024-05-01 10:00:41 Job executing on host: <10.0.0.8:9618>\n...\n\
+        040 (008.000.000) 2024-05-01 10:02:00 Started transferring output files\n...\n\
+        040 (008.000.000) 2024-05-01 10:02:20 Finished transferring output files\n...\n\
+        005 (008.000.000) 2024-05-01 10:02:21 Job terminated.\n\t(1) Normal termination (return value 0)\n...\n\
+        000 (009.000.000) 2024-05-01 12:00:00 Job submitted from host: <10.0.0.1:9618>\n    DAG Node: moved\n...\n\
+        001 (009.000.000) 2024-05-01 12:00:30 Job executing on host: <10.0.0.8:9618>\n...\n";
+    fs::write(&path, log).unwrap();
+    let found = read_one(&path).unwrap();
+    assert_eq!(found.run.attempts.len(), 3, "no task without a name stays");
+    let late = attempt(&found.run, "late", 1);
+    assert_eq!(
+        (late.kind.as_str(), late.execution.map(Span::seconds), late.exit_code),
+        ("late", Some(19.0), Some(0))
+    );
+    let delays = attempt(&found.run, "moved", 1).delays(0.0);
+    assert_eq!((delays.queue, delays.stage_in, delays.run, delays.stage_out), (10.0, 30.0, 81.0, 20.0));
+    // What had succeeded and came again is of another run.
+    assert!(found.warnings.iter().any(|warning| warning.starts_with("1 tasks were submitted again")));
+    let running = attempt(&found.run, "moved", 2);
+    assert_eq!(running.running_since.zip(found.run.end()).map(|(since, end)| end - since), Some(0.0));
+}
+
+#[test]
+fn retries_of_nextflow_are_counted_and_rows_that_are_there_twice_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("trace.txt");
+    let row =
+        |status: &str, exit: &str| format!("A (1)\t{status}\t{exit}\t2024-05-01 10:00:00.000\t10s\t9s\n");
+    fs::write(
+        &path,
+        format!(
+            "name\tstatus\texit\tsubmit\tduration\trealtime\n{}{}",
+            row("FAILED", "-"),
+            row("COMPLETED", "0")
+        ),
+    )
+    .unwrap();
+    let run = read_one(&path).unwrap().run;
+    assert_eq!(
+        (attempt(&run, "A (1)", 1).exit_code, attempt(&run, "A (1)", 2).exit_code),
+        (Some(-1), Some(0))
+    );
+    let path = folder.path().join("run.csv");
+    let row = "x_1,compute,0,1700000000,1700000002,3\n";
+    fs::write(&path, format!(",type,ready,submit,execute_start,runtime\n{row}{row}x_2,compute,,1,2,1e300\n"))
+        .unwrap();
+    let found = read_one(&path).unwrap();
+    assert_eq!(found.run.attempts.len(), 1);
+    assert_eq!(found.run.attempts[0].ready, None, "a moment that was never written is not one of 1970");
+    let said = found.warnings.join("; ");
+    assert!(
+        said.contains("1 rows are there twice") && said.contains("cannot have run for so long"),
+        "{said}"
+    );
+}
+
 fn refused(path: &Path) -> String {
     let error = read(path).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");

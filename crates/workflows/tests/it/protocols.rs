@@ -2,8 +2,9 @@
 
 use std::io::Write;
 
+use workflows::Recording;
 use workflows::classify::{FitSettings, Model};
-use workflows::dataset::{Dataset, Split};
+use workflows::dataset::{Dataset, NORMAL, Split};
 use workflows::evaluate::{Protocol, choose, evaluate, folds, per_job};
 use workflows::read::table;
 
@@ -65,6 +66,33 @@ fn what_is_chosen_for_a_fold_does_not_depend_on_what_it_judges() {
         evaluate(Model::Slowdown, &data, Protocol::LeaveBatchOut, None, &settings, true, |_, _| {}).unwrap();
     assert_eq!(figures.chosen, chosen);
     assert!(figures.while_running.is_empty(), "nothing was learnt of runs that go on");
+}
+
+#[test]
+fn folds_that_cannot_be_learnt_from_are_named_and_the_others_go_on() {
+    let mut data = dataset(4);
+    // All healthy runs are of one batch: without it there is nothing to tell trouble from.
+    for run in data.runs.iter_mut().filter(|run| run.class() == NORMAL) {
+        run.batch = Some("20260101T000000Z".into());
+    }
+    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
+    let figures =
+        evaluate(Model::Slowdown, &data, Protocol::LeaveBatchOut, None, &settings, false, |_, _| {}).unwrap();
+    assert_eq!((figures.left_out.len(), figures.n_folds, figures.n_runs), (1, 6, 12));
+    assert!(figures.left_out[0].contains("told from healthy runs"));
+}
+
+#[test]
+fn a_run_that_a_person_has_labelled_is_what_they_say() {
+    let mut data = dataset(4);
+    let (n_runs, known) = (data.runs.len(), data.runs[5].recording.clone());
+    assert_eq!(
+        (data.label(known, "hdd_5"), data.runs[5].label.as_str(), data.runs.len()),
+        (5, "hdd_5", n_runs)
+    );
+    assert_eq!(data.warnings.len(), 1);
+    let other = Recording { run: run("other-run0001", 99), ..Recording::default() };
+    assert_eq!((data.label(other, "cpu_2"), data.runs.len()), (n_runs, n_runs + 1));
 }
 
 #[test]

@@ -52,7 +52,7 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     }
     for figures in &all {
         for (reason, count) in counted(&figures.left_out) {
-            complain(&format!("{}: {count} folds are left out: {reason}", figures.protocol));
+            complain(&format!("{}: folds that are left out: {count}, because {reason}", figures.protocol));
         }
         if let Some(words) = missing_in_words(&figures.missing) {
             complain(&words);
