@@ -193,13 +193,11 @@ pub struct Overdue {
 
 impl Overdue {
     fn words(&self) -> String {
-        format!(
-            "{} {} tasks still run after {:.0} s, usually {:.0} s",
-            self.tasks.len(),
-            self.kind,
-            self.seconds,
-            self.usual
-        )
+        let who = match &self.tasks[..] {
+            [one] => format!("{one} still runs"),
+            several => format!("{} {} tasks still run", several.len(), self.kind),
+        };
+        format!("{who} after {:.0} s, usually {:.0} s", self.seconds, self.usual)
     }
 }
 

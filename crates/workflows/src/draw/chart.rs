@@ -141,7 +141,7 @@ fn named(gantt: &Gantt, width: f64) -> String {
                 let x = LEFT + row.end() * scale;
                 let _ = write!(
                     text,
-                    "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#c62828\">✕</text>",
+                    "<text x=\"{:.1}\" y=\"{:.1}\" fill=\"#c62828\">x</text>",
                     x + 1.0,
                     y + ROW - 3.0
                 );

@@ -8,6 +8,8 @@ use super::read_run;
 use crate::args::CompareRunsArgs;
 use crate::output::{say, say_json, say_table};
 
+/// Tasks that only one run has and that are named.
+const MOST_NAMES: usize = 5;
 /// Tasks that are shown.
 const MOST_TASKS: usize = 15;
 
@@ -29,7 +31,9 @@ pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
     });
     say_table(&["TASK", "DELAY", ">BEFORE", ">AFTER", ">CHANGE"], &rows.collect::<Vec<_>>())?;
     let missing = |names: &[String], which: &str| {
-        if names.is_empty() { String::new() } else { format!("; only in {which}: {}", names.join(", ")) }
+        let (told, rest) = names.split_at(names.len().min(MOST_NAMES));
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        if told.is_empty() { String::new() } else { format!("; only in {which}: {}{more}", told.join(", ")) }
     };
     say(&format!(
         "\n{} took {:.0} s, {} took {:.0} s; the largest change of each of {} tasks, the {} largest shown{}{}",

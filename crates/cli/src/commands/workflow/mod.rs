@@ -76,6 +76,9 @@ impl Learning {
                 model.name()
             );
         }
+        if self.epochs == Some(0) {
+            anyhow::bail!("nothing is learnt in no epochs: --epochs has to be at least one");
+        }
         if model == Model::Cnn && self.weights.is_some() {
             anyhow::bail!("cnn is trained from scratch: there are no published weights of it");
         }
