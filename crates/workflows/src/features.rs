@@ -1,6 +1,6 @@
 //! Runs as rows of numbers: how the tasks of each kind fared. What is not known is no number (NaN).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use learn::Matrix;
 use serde::{Deserialize, Serialize};
@@ -167,14 +167,12 @@ impl View {
         quantities.sort_unstable();
         quantities.dedup();
         let values = by_kind(run, &quantities);
-        // A log that says nothing of staging says nothing of what is without it.
-        let is_staged = |kind: &str| {
-            let mut of_kind = self.features.iter().filter(|feature| feature.kind == kind);
-            let stage_in = of_kind.find(|feature| feature.quantity.is_of_stage_in());
-            stage_in.is_none_or(|feature| values.contains_key(&(kind, feature.quantity)))
-        };
+        let staged = self.features.iter().filter(|feature| feature.quantity.is_of_stage_in());
+        let staged: HashSet<&str> = staged.map(|feature| feature.kind.as_str()).collect();
+        let unstaged = unstaged(run);
+        let is_unlike = |kind: &str| staged.contains(kind) && unstaged.contains(kind);
         let cell = |feature: &Feature| {
-            if feature.quantity.is_without_staging() && !is_staged(&feature.kind) {
+            if feature.quantity.is_without_staging() && is_unlike(&feature.kind) {
                 return f32::NAN;
             }
             let values = values.get(&(feature.kind.as_str(), feature.quantity));
@@ -187,6 +185,16 @@ impl View {
         let values: Vec<f32> = runs.iter().flat_map(|run| self.row(run)).collect();
         Matrix::new(values, self.features.len().max(1))
     }
+}
+
+/// Kinds of whose staging a run says nothing: what it says of their run time includes staging, and is not to be held against
+/// what does not.
+pub(crate) fn unstaged(run: &WorkflowRun) -> HashSet<&str> {
+    let mut kinds: HashSet<&str> = run.attempts.iter().map(|attempt| attempt.kind.as_str()).collect();
+    for attempt in run.attempts.iter().filter(|attempt| attempt.stage_in.is_some()) {
+        kinds.remove(attempt.kind.as_str());
+    }
+    kinds
 }
 
 /// The values of every quantity over the attempts of each kind, in order of size. Only attempts that are over count.

@@ -11,7 +11,7 @@
 //!
 //! Whatever follows moves back: a task that is ready later starts later, and nothing overtakes what it waited for.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
@@ -147,20 +147,22 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
     }
     let mut order: Vec<usize> = (0..run.attempts.len()).collect();
-    let begins =
-        |at: &usize| run.attempts[*at].ready.or(run.attempts[*at].submitted).unwrap_or(f64::INFINITY);
+    let begins = |at: &usize| {
+        let one = &run.attempts[*at];
+        one.ready.or(one.submitted).or(one.execution.map(Span::start)).unwrap_or(f64::INFINITY)
+    };
     order.sort_by(|a, b| begins(a).total_cmp(&begins(b)));
     let mut made = run.clone();
     // Old and new ends of what has been moved, to find by how much a task that waited has to move.
     let mut ends: HashMap<&TaskName, (f64, f64)> = HashMap::new();
-    // The last first.
-    let mut to_come: Vec<(f64, f64)> = Vec::new();
+    // Those that have not ended yet, by their old ends in thousandths of seconds.
+    let mut to_come: BTreeMap<(i64, usize), (f64, f64)> = BTreeMap::new();
     let mut past = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for at in order {
         let (old, factors) = (&run.attempts[at], &slower[at]);
         let ready = begins(&at);
-        while let Some(ended) = to_come.pop_if(|(before, _)| *before <= ready + 0.5) {
-            past = later(past, ended);
+        while let Some(ended) = to_come.first_entry().filter(|first| first.get().0 <= ready + 0.5) {
+            past = later(past, ended.remove());
         }
         let waited_for = match run.children.is_empty() {
             true => past,
@@ -181,6 +183,10 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         attempt.submitted = moved(old.submitted);
         attempt.pre_script = span(old.pre_script);
         attempt.post_script = span(old.post_script);
+        attempt.running_since = moved(old.running_since);
+        if let Some(end) = old.end() {
+            ends.insert(&old.task, (end, end + shift));
+        }
         let Some(execution) = old.execution else { continue };
         let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
         let (came, went) =
@@ -196,7 +202,7 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         attempt.post_script =
             old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
         let moved = (old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end));
-        to_come.insert(to_come.partition_point(|(before, _)| *before > moved.0), moved);
+        to_come.insert(((moved.0 * 1e3) as i64, at), moved);
         ends.insert(&old.task, moved);
     }
     made

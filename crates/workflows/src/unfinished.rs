@@ -17,7 +17,8 @@ pub fn known_at(run: &WorkflowRun, moment: f64) -> WorkflowRun {
             pre_script: over(attempt.pre_script),
             submitted: past(attempt.submitted),
             execution,
-            running_since: past(attempt.execution.map(Span::start)).filter(|_| execution.is_none()),
+            running_since: past(attempt.execution.map(Span::start).or(attempt.running_since))
+                .filter(|_| execution.is_none()),
             stage_in: over(attempt.stage_in).filter(|_| execution.is_some()),
             stage_out: over(attempt.stage_out).filter(|_| execution.is_some()),
             post_script: over(attempt.post_script),

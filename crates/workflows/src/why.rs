@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use learn::moments::median;
 use serde::Serialize;
-use workload::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
+use workload::workflow::{Span, TaskAttempt, WorkflowRun};
 
 use crate::classify::Evidence;
-use crate::classify::usual::Usual;
+use crate::classify::usual::{Contrast, Usual};
 use crate::dataset::NORMAL;
 use crate::features::Quantity;
 
@@ -63,9 +63,19 @@ fn in_words(class: &str) -> &str {
     }
 }
 
-/// The reasons of a verdict, the weightiest first, and all of it in a sentence.
-pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidence) -> (Vec<Reason>, String) {
-    let delays = run.delays();
+/// Why a verdict is what it is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Why {
+    /// The weightiest first.
+    pub reasons: Vec<Reason>,
+    /// Tasks that still run and should not, by kind.
+    pub overdue: Vec<Overdue>,
+    /// All of it in one sentence.
+    pub because: String,
+}
+
+pub fn why(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidence) -> Why {
+    let contrast = usual.beside(run);
     let mut weights: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
     match evidence {
         Evidence::Features(features) => {
@@ -74,8 +84,8 @@ pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidenc
             }
         }
         Evidence::Attempts(by_attempt) => {
-            for ((attempt, delays), weight) in run.attempts.iter().zip(&delays).zip(by_attempt) {
-                if let Some(quantity) = most_unusual(attempt, delays, usual) {
+            for ((at, attempt), weight) in run.attempts.iter().enumerate().zip(by_attempt) {
+                if let Some(quantity) = most_unusual(&contrast, at) {
                     *weights.entry((&attempt.kind, quantity)).or_default() += weight.max(0.0);
                 }
             }
@@ -84,42 +94,29 @@ pub fn reasons(run: &WorkflowRun, usual: &Usual, class: &str, evidence: &Evidenc
     let sum: f64 = weights.values().sum();
     let mut found: Vec<Reason> = weights
         .into_iter()
-        .filter_map(|((kind, quantity), weight)| {
-            reason(run, &delays, usual, kind, quantity, weight / sum.max(1e-12))
-        })
+        .filter_map(|((kind, quantity), weight)| reason(&contrast, kind, quantity, weight / sum.max(1e-12)))
         .filter(|reason| class == NORMAL || reason.ratio > AS_USUAL.end)
         .collect();
     found.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.kind.cmp(&b.kind)));
     found.truncate(MOST_REASONS);
-    let because = sentence(run, &delays, usual, class, &found);
-    (found, because)
+    let overdue = overdue(run, usual);
+    let because = sentence(&contrast, class, &found, &overdue);
+    Why { reasons: found, overdue, because }
 }
 
-fn most_unusual(attempt: &TaskAttempt, delays: &Delays, usual: &Usual) -> Option<Quantity> {
+fn most_unusual(contrast: &Contrast<'_>, at: usize) -> Option<Quantity> {
     let ratio = |quantity: Quantity| {
-        let (value, range) = usual.compared(attempt, delays, quantity)?;
+        let (value, range) = contrast.of(at, quantity)?;
         Some((quantity, (value + 1.0) / (range.median + 1.0)))
     };
     let ratios = TOLD.into_iter().filter_map(ratio);
     ratios.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(quantity, _)| quantity)
 }
 
-fn reason(
-    run: &WorkflowRun,
-    delays: &[Delays],
-    usual: &Usual,
-    kind: &str,
-    quantity: Quantity,
-    weight: f64,
-) -> Option<Reason> {
-    let range = usual.range(kind, quantity)?;
-    let of_kind: Vec<(&TaskAttempt, f64)> = run
-        .attempts
-        .iter()
-        .zip(delays)
-        .filter(|(attempt, _)| attempt.kind == kind)
-        .filter_map(|(attempt, delays)| Some((attempt, usual.compared(attempt, delays, quantity)?.0)))
-        .collect();
+fn reason(contrast: &Contrast<'_>, kind: &str, quantity: Quantity, weight: f64) -> Option<Reason> {
+    let range = contrast.usual.range(kind, quantity)?;
+    let of_kind = contrast.all(quantity).filter(|(attempt, ..)| attempt.kind == kind);
+    let of_kind: Vec<(&TaskAttempt, f64)> = of_kind.map(|(attempt, value, _)| (attempt, value)).collect();
     let slow: Vec<(&TaskAttempt, f64)> =
         of_kind.iter().copied().filter(|(_, value)| *value > range.high).collect();
     let told = if slow.is_empty() { &of_kind } else { &slow };
@@ -128,7 +125,7 @@ fn reason(
     }
     let found = median(told.iter().map(|(_, value)| *value).collect());
     let ratio = (found + 0.5) / (range.median + 0.5);
-    let start = run.start().unwrap_or_default();
+    let start = contrast.run.start().unwrap_or_default();
     let spans: Vec<Span> = told.iter().filter_map(|(attempt, _)| attempt.execution).collect();
     let from = spans.iter().map(|span| span.start() - start).fold(f64::INFINITY, f64::min);
     let to = spans.iter().map(|span| span.end() - start).fold(0.0, f64::max);
@@ -156,29 +153,29 @@ fn reason(
 }
 
 /// Whether a quantity is as usual over all kinds: in the middle, and in nearly all tasks.
-fn is_as_usual(run: &WorkflowRun, delays: &[Delays], usual: &Usual, quantity: Quantity) -> bool {
-    let compare = |(attempt, delays): (&TaskAttempt, &Delays)| {
-        let (value, range) = usual.compared(attempt, delays, quantity)?;
-        (range.median > 0.0).then(|| (value / range.median, value > range.high * AS_USUAL.end))
-    };
+fn is_as_usual(contrast: &Contrast<'_>, quantity: Quantity) -> bool {
+    let known = contrast.all(quantity).filter(|(_, _, range)| range.median > 0.0);
     let (ratios, is_slow): (Vec<f64>, Vec<bool>) =
-        run.attempts.iter().zip(delays).filter_map(compare).unzip();
+        known.map(|(_, value, range)| (value / range.median, value > range.high * AS_USUAL.end)).unzip();
     let n_slow = is_slow.iter().filter(|is_slow| **is_slow).count() as f64;
     !ratios.is_empty() && n_slow <= MOST_SLOW * is_slow.len() as f64 && AS_USUAL.contains(&median(ratios))
 }
 
 /// The slowest of a run, whatever was made of it: of kinds of which more tasks are slow than usually are.
-fn slowest(run: &WorkflowRun, delays: &[Delays], usual: &Usual) -> Option<Reason> {
-    let mut kinds: Vec<&str> = run.attempts.iter().map(|attempt| attempt.kind.as_str()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let n_of = |kind: &str| run.attempts.iter().filter(|attempt| attempt.kind == kind).count() as f64;
-    let all = kinds.iter().flat_map(|kind| TOLD.map(|quantity| (*kind, quantity)));
-    let found = all.filter_map(|(kind, quantity)| reason(run, delays, usual, kind, quantity, 0.0));
-    let is_slow = |reason: &Reason| {
-        reason.ratio > WORTH_TELLING && reason.tasks.len() as f64 > MOST_SLOW * n_of(&reason.kind)
+fn slowest(contrast: &Contrast<'_>) -> Option<Reason> {
+    let mut n_known: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
+    for quantity in TOLD {
+        for (attempt, ..) in contrast.all(quantity) {
+            *n_known.entry((&attempt.kind, quantity)).or_default() += 1.0;
+        }
+    }
+    let is_slow = |reason: &Reason, n_known: f64| {
+        reason.ratio > WORTH_TELLING && reason.tasks.len() as f64 > MOST_SLOW * n_known
     };
-    found.filter(is_slow).max_by(|a, b| a.ratio.total_cmp(&b.ratio))
+    let found = n_known.into_iter().filter_map(|((kind, quantity), n_known)| {
+        reason(contrast, kind, quantity, 0.0).filter(|reason| is_slow(reason, n_known))
+    });
+    found.max_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
 
 /// Tasks of a kind that still run after more time than nineteen in twenty take.
@@ -202,7 +199,7 @@ impl Overdue {
 }
 
 /// What should be over by now, the most tasks first.
-pub fn overdue(run: &WorkflowRun, usual: &Usual) -> Vec<Overdue> {
+fn overdue(run: &WorkflowRun, usual: &Usual) -> Vec<Overdue> {
     let Some(now) = run.end() else { return Vec::new() };
     let mut by_kind: BTreeMap<&str, (Vec<String>, Vec<f64>)> = BTreeMap::new();
     for attempt in &run.attempts {
@@ -228,17 +225,17 @@ pub fn overdue(run: &WorkflowRun, usual: &Usual) -> Vec<Overdue> {
     found
 }
 
-fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, found: &[Reason]) -> String {
+fn sentence(contrast: &Contrast<'_>, class: &str, found: &[Reason], late: &[Overdue]) -> String {
     let name = in_words(class);
-    let late = overdue(run, usual);
     let is_late = !late.is_empty();
     let late = late.iter().map(Overdue::words);
+    let is_known = TOLD.into_iter().any(|quantity| contrast.all(quantity).next().is_some());
     if class == NORMAL {
-        let slowest = slowest(run, delays, usual).map(|slowest| slowest.words);
-        let parts: Vec<String> = late.chain(slowest).collect();
-        return match parts.is_empty() {
-            true => format!("all delays as usual: {name}"),
-            false => format!("{}; as a whole {name}", parts.join("; ")),
+        let parts: Vec<String> = late.chain(slowest(contrast).map(|slowest| slowest.words)).collect();
+        return match (parts.is_empty(), is_known) {
+            (true, true) => format!("all delays as usual: {name}"),
+            (true, false) => format!("no delay that could be held against the usual: {name}"),
+            (false, _) => format!("{}; as a whole {name}", parts.join("; ")),
         };
     }
     let mut parts: Vec<String> = late.chain(found.iter().map(|reason| reason.words.clone())).collect();
@@ -248,7 +245,7 @@ fn sentence(run: &WorkflowRun, delays: &[Delays], usual: &Usual, class: &str, fo
     for quantity in [Quantity::Cpu, Quantity::StageIn, Quantity::Run] {
         let is_told = found.iter().any(|reason| reason.delay == quantity.in_words());
         let is_told = is_told || quantity == Quantity::Run && is_late;
-        if !is_told && is_as_usual(run, delays, usual, quantity) {
+        if !is_told && is_as_usual(contrast, quantity) {
             parts.push(format!("{} as usual", quantity.in_words()));
         }
     }

@@ -117,7 +117,7 @@ pub struct Learning {
     /// Rounds of training, for networks
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
-    /// Learn for runs that are over only: in a quarter of the time, and nothing is said of runs that go on
+    /// Learn for runs that are over only: tables take a quarter of the time, and runs that go on are refused
     #[arg(long)]
     pub finished: bool,
     /// The same seed, the same result

@@ -89,6 +89,10 @@ impl Classifier for Centroid {
         Evidence::Features(self.view.features.iter().cloned().zip(gains).collect())
     }
 
+    fn n_classes(&self) -> usize {
+        self.centres.len()
+    }
+
     fn tensors(&self) -> Tensors {
         let row = |values: &[f32]| Tensor { shape: vec![values.len()], values: values.to_vec() };
         let n_columns = self.view.features.len();

@@ -6,7 +6,7 @@ pub mod slowdown;
 pub mod trees;
 pub mod usual;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::features::{Feature, Quantity};
 use crate::read::kind::by_name;
 use crate::unfinished::{SHARES, after};
-use crate::why::{Overdue, Reason, overdue, reasons};
+use crate::why::{Why, why};
 
 /// What a fitted classifier does.
 pub trait Classifier: Send + Sync {
@@ -34,6 +34,8 @@ pub trait Classifier: Send + Sync {
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence;
 
     fn tensors(&self) -> Tensors;
+
+    fn n_classes(&self) -> usize;
 
     /// What is no weight, but has to be kept.
     fn settings(&self) -> serde_json::Value;
@@ -220,8 +222,9 @@ pub struct Fitted {
     pub usual: Usual,
     pub origin: Origin,
     classifier: Box<dyn Classifier>,
-    /// Attempts of a usual run.
+    /// Attempts of a usual run, and of the smallest that was learnt from.
     n_attempts: f64,
+    least_attempts: Option<f64>,
     early: Vec<Early>,
 }
 
@@ -239,6 +242,8 @@ struct Body {
     origin: Origin,
     settings: serde_json::Value,
     n_attempts: f64,
+    #[serde(default)]
+    least_attempts: Option<f64>,
     /// The progress and the settings of each; its weights have its number before their names.
     early: Vec<(f64, serde_json::Value)>,
 }
@@ -250,11 +255,8 @@ pub struct Verdict {
     pub class: String,
     /// By class.
     pub probabilities: BTreeMap<String, f64>,
-    pub reasons: Vec<Reason>,
-    /// Tasks that still run and should not, by kind.
-    pub overdue: Vec<Overdue>,
-    /// All of it in one sentence.
-    pub because: String,
+    #[serde(flatten)]
+    pub why: Why,
 }
 
 /// The share of attempts from which on a run counts as over, for a model that knows no other.
@@ -279,7 +281,7 @@ impl Fitted {
         let too_few = |(class, count): &(&String, &usize)| is_needed(class) && **count < LEAST_RUNS;
         if let Some((class, count)) = by_class.iter().find(too_few) {
             return Err(Error::Ask(format!(
-                "there are {count} runs of {class}; {LEAST_RUNS} of every class are the least"
+                "there are {count} runs of {class} to learn from; {LEAST_RUNS} of a class are the least"
             )));
         }
         let is_alone = classes.len() < 2;
@@ -301,22 +303,29 @@ impl Fitted {
         let lesson = Lesson::new(runs, validation, &classes);
         let healthy: Vec<&WorkflowRun> =
             runs.iter().filter(|run| run.class() == NORMAL).map(|run| &run.recording.run).collect();
+        if model == Model::Usual && healthy.is_empty() {
+            return Err(Error::Ask(
+                "usual is what healthy runs are, and there are none: label some `normal`".into(),
+            ));
+        }
         let known = if healthy.is_empty() { lesson.runs.clone() } else { healthy };
-        let usual = Usual::of(&known);
+        let usual = if model == Model::Usual { Usual::with_reach(&known) } else { Usual::of(&known) };
         let classifier = learn(model, &lesson, &usual, settings, &mut tell)?;
         let early = if model.network().is_some() || model == Model::Usual || settings.is_for_finished {
             Vec::new()
         } else {
             fit_early(model, &lesson, &usual, settings)?
         };
-        let n_attempts = median(lesson.runs.iter().map(|run| run.attempts.len() as f64).collect());
+        let lengths: Vec<f64> = lesson.runs.iter().map(|run| run.attempts.len() as f64).collect();
+        let least_attempts = lengths.iter().copied().reduce(f64::min);
+        let n_attempts = median(lengths);
         let origin = Origin {
             n_runs: runs.len(),
             by_class,
             fit_seconds: begun.elapsed().as_secs_f64(),
             settings: settings.clone(),
         };
-        Ok(Self { model, classes, usual, origin, classifier, n_attempts, early })
+        Ok(Self { model, classes, usual, origin, classifier, n_attempts, least_attempts, early })
     }
 
     pub fn write(&self, folder: &Path) -> Result<()> {
@@ -326,6 +335,7 @@ impl Fitted {
             origin: self.origin.clone(),
             settings: self.classifier.settings(),
             n_attempts: self.n_attempts,
+            least_attempts: self.least_attempts,
             early: self.early.iter().map(|early| (early.progress, early.classifier.settings())).collect(),
         };
         let mut tensors = self.classifier.tensors();
@@ -357,18 +367,17 @@ impl Fitted {
             early.push(Early { progress: *progress, classifier });
         }
         // Only weights have a sum to be checked by.
-        let of_nothing = |classifier: &dyn Classifier| classifier.chances(&WorkflowRun::default()).len();
-        let all = early.iter().map(|early| &early.classifier).chain([&classifier]);
-        if all.map(|one| of_nothing(one.as_ref())).any(|n_classes| n_classes != body.classes.len()) {
+        let is_other = |one: &dyn Classifier| one.n_classes() != body.classes.len();
+        if is_other(classifier.as_ref()) || early.iter().any(|early| is_other(early.classifier.as_ref())) {
             return Err(Error::file(folder, "its manifest names other classes than its weights tell apart"));
         }
-        let Body { classes, usual, origin, n_attempts, .. } = body;
-        Ok(Self { model, classes, usual, origin, classifier, n_attempts, early })
+        let Body { classes, usual, origin, n_attempts, least_attempts, .. } = body;
+        Ok(Self { model, classes, usual, origin, classifier, n_attempts, least_attempts, early })
     }
 
     /// The classifier for a run that has come as far as this one.
     fn classifier(&self, run: &WorkflowRun) -> &dyn Classifier {
-        let progress = self.progress(run);
+        let progress = n_over(run) as f64 / self.n_attempts.max(1.0);
         let off = |of: f64| (of - progress).abs();
         let nearest = self.early.iter().min_by(|a, b| off(a.progress).total_cmp(&off(b.progress)));
         match nearest.filter(|early| off(early.progress) < off(1.0)) {
@@ -381,53 +390,47 @@ impl Fitted {
     pub fn why_not(&self, run: &WorkflowRun) -> Option<String> {
         // Every workflow makes folders and moves files: those say nothing of which it is.
         let is_own = |kind: &str| by_name(kind).0 == TaskRole::Compute;
-        let known: Vec<&str> = self.usual.kinds().into_iter().filter(|kind| is_own(kind)).collect();
+        let known: BTreeSet<&str> = self.usual.kinds().into_iter().filter(|kind| is_own(kind)).collect();
         let own: Vec<&TaskAttempt> =
             run.attempts.iter().filter(|one| one.role == TaskRole::Compute && is_own(&one.kind)).collect();
-        let n_known = own.iter().filter(|one| known.contains(&one.kind.as_str())).count();
-        if !known.is_empty() && !own.is_empty() && n_known * 2 < own.len() {
+        let n_known = own.iter().filter(|one| known.contains(one.kind.as_str())).count();
+        if !known.is_empty() && n_known * 2 < own.len() {
             return Some(format!(
                 "{} is of another workflow: {n_known} of its {} computing tasks are of kinds that were learnt from ({})",
                 run.name,
                 own.len(),
-                known.join(", ")
+                known.into_iter().collect::<Vec<_>>().join(", ")
             ));
         }
-        let progress = self.progress(run);
         let n_over = n_over(run);
+        let least = self.least_attempts.unwrap_or(self.n_attempts);
+        let progress = n_over as f64 / least.max(1.0);
         if self.origin.settings.is_for_finished && progress < ALL_BUT_OVER {
             return Some(format!(
-                "{n_over} of about {:.0} tasks of {} are over, and this model was taught for runs that are (--finished)",
-                self.n_attempts, run.name
+                "{n_over} of at least {least:.0} tasks of {} are over, and this model was taught for runs that are (--finished)",
+                run.name
             ));
         }
-        let earliest = self.early.iter().map(|early| early.progress).fold(f64::INFINITY, f64::min);
+        let earliest = self.early.iter().map(|early| early.progress).reduce(f64::min);
         let is_any_over = known.is_empty() || own.iter().any(|one| one.is_over());
-        (!is_any_over || progress < earliest.min(1.0) / 2.0 && !self.early.is_empty()).then(|| {
-            format!(
-                "it is too early to judge {}: {n_over} of about {:.0} tasks are over",
-                run.name, self.n_attempts
-            )
+        (!is_any_over || earliest.is_some_and(|earliest| progress < earliest / 2.0)).then(|| {
+            format!("it is too early to judge {}: {n_over} of at least {least:.0} tasks are over", run.name)
         })
     }
 
     /// What a run says nothing of that was learnt from; a verdict without it is a guess.
     pub fn lacks(&self, run: &WorkflowRun) -> Vec<&'static str> {
-        let kinds: HashSet<&str> = run.attempts.iter().map(|one| one.kind.as_str()).collect();
-        let delays = run.delays();
-        let is_lacking = |quantity: &Quantity| {
-            let is_usual = kinds.iter().any(|kind| self.usual.range(kind, *quantity).is_some());
-            let mut found =
-                run.attempts.iter().zip(&delays).filter_map(|(one, delays)| quantity.of(one, delays));
-            is_usual && found.next().is_none()
+        let over = || run.attempts.iter().filter(|one| one.execution.is_some());
+        let kinds: HashSet<&str> = over().map(|one| one.kind.as_str()).collect();
+        let is_usual =
+            |quantity: Quantity| kinds.iter().any(|kind| self.usual.range(kind, quantity).is_some());
+        let lacks = |quantity: Quantity, is_said: &dyn Fn(&TaskAttempt) -> bool| {
+            (is_usual(quantity) && !over().any(is_said)).then(|| quantity.in_words())
         };
-        let all = [Quantity::Cpu, Quantity::StageIn].into_iter();
-        all.filter(is_lacking).map(Quantity::in_words).collect()
-    }
-
-    /// The share of a usual run's attempts that is over.
-    fn progress(&self, run: &WorkflowRun) -> f64 {
-        n_over(run) as f64 / self.n_attempts.max(1.0)
+        // Charts show no processor's time.
+        let cpu =
+            lacks(Quantity::Cpu, &|one| one.cpu_seconds.is_some()).filter(|_| self.model.network().is_none());
+        cpu.into_iter().chain(lacks(Quantity::StageIn, &|one| one.stage_in.is_some())).collect()
     }
 
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
@@ -439,14 +442,11 @@ impl Fitted {
         let chances = classifier.chances(run);
         let class = most_likely(&chances);
         let evidence = classifier.evidence(run, class);
-        let (reasons, because) = reasons(run, &self.usual, &self.classes[class], &evidence);
         Verdict {
             run: run.name.clone(),
             class: self.classes[class].clone(),
             probabilities: self.classes.iter().cloned().zip(chances).collect(),
-            reasons,
-            overdue: overdue(run, &self.usual),
-            because,
+            why: why(run, &self.usual, &self.classes[class], &evidence),
         }
     }
 }

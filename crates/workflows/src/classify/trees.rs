@@ -68,6 +68,10 @@ impl Classifier for Trees {
         Evidence::Features(self.view.features.iter().cloned().zip(parts).collect())
     }
 
+    fn n_classes(&self) -> usize {
+        self.by_class.len()
+    }
+
     fn tensors(&self) -> Tensors {
         tensors_of("class", &self.by_class)
     }

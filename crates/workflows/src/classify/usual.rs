@@ -1,13 +1,13 @@
 //! What is usual: the delays of every kind of task in healthy runs. It needs no labels, and every verdict is explained by it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};
 use workload::workflow::{Delays, TaskAttempt, WorkflowRun};
 
 use super::{Classifier, Evidence, shares_of};
-use crate::features::{Feature, Quantity, Statistic, View, by_kind};
+use crate::features::{Feature, Quantity, Statistic, View, by_kind, unstaged};
 
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
@@ -29,6 +29,7 @@ pub struct Range {
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usual {
+    /// In the order of kinds and quantities.
     ranges: Vec<(String, Quantity, Range)>,
     /// How far healthy runs that were not learnt from are from the usual, nineteen in twenty of them.
     #[serde(default)]
@@ -61,21 +62,21 @@ impl Usual {
         self.ranges.iter().map(|(kind, _, _)| kind.as_str()).collect()
     }
 
-    pub fn of(runs: &[&WorkflowRun]) -> Self {
-        let mut usual = Self::without_reach(runs);
+    /// To judge by: how far healthy runs reach is found by holding parts of them against the others.
+    pub fn with_reach(runs: &[&WorkflowRun]) -> Self {
         let mut apart: Vec<f64> = Vec::new();
         for part in (0..N_PARTS).filter(|_| runs.len() >= 2 * N_PARTS) {
             let (held, others): (Vec<_>, Vec<_>) =
                 runs.iter().enumerate().partition(|(at, _)| at % N_PARTS == part);
-            let others = Self::without_reach(&others.into_iter().map(|(_, run)| *run).collect::<Vec<_>>());
+            let others = Self::of(&others.into_iter().map(|(_, run)| *run).collect::<Vec<_>>());
             apart.extend(held.into_iter().map(|(_, run)| others.most(run)));
         }
         apart.sort_by(f64::total_cmp);
-        usual.reach = if apart.is_empty() { 0.0 } else { quantile(&apart, 0.95) };
-        usual
+        let reach = if apart.is_empty() { 0.0 } else { quantile(&apart, 0.95) };
+        Self { reach, ..Self::of(runs) }
     }
 
-    fn without_reach(runs: &[&WorkflowRun]) -> Self {
+    pub fn of(runs: &[&WorkflowRun]) -> Self {
         let mut all: BTreeMap<(String, Quantity), Vec<f64>> = BTreeMap::new();
         let mut of_runs: BTreeMap<(String, Quantity), (Vec<f64>, Vec<f64>)> = BTreeMap::new();
         for run in runs {
@@ -90,18 +91,15 @@ impl Usual {
         let ranges = all.into_iter().map(|((kind, quantity), mut values)| {
             let (median, spread) = centre(&mut values);
             let (mut medians, mut highs) = of_runs.remove(&(kind.clone(), quantity)).unwrap_or_default();
-            let run_spread = if medians.is_empty() { spread } else { centre(&mut medians).1 };
+            let (high, high_spread) = centre(&mut highs);
             let floor =
                 if quantity.is_logarithm() { LEAST_SPREAD } else { LEAST_SPREAD * median.abs() + 0.5 };
             let range = Range {
                 median,
                 high: quantile(&values, 0.95),
                 spread: spread.max(floor),
-                run_spread: run_spread.max(floor),
-                high_of_runs: (!highs.is_empty()).then(|| {
-                    let (high, spread) = centre(&mut highs);
-                    (high, spread.max(floor))
-                }),
+                run_spread: centre(&mut medians).1.max(floor),
+                high_of_runs: Some((high, high_spread.max(floor))),
             };
             (kind, quantity, range)
         });
@@ -109,7 +107,8 @@ impl Usual {
     }
 
     pub fn range(&self, kind: &str, quantity: Quantity) -> Option<&Range> {
-        self.ranges.iter().find(|(of, what, _)| of == kind && *what == quantity).map(|(.., range)| range)
+        let order = |(of, what, _): &(String, Quantity, Range)| (of.as_str(), *what).cmp(&(kind, quantity));
+        self.ranges.binary_search_by(order).ok().map(|at| &self.ranges[at].2)
     }
 
     /// How far the tasks of every kind are above the usual, in usual deviations of whole runs: those in the middle, and
@@ -138,29 +137,48 @@ impl Usual {
         self.deviations(run).into_iter().map(|(_, off)| off).fold(0.0, f64::max)
     }
 
-    /// A quantity of a single task, and what is usual of it; nothing where they cannot be compared.
-    pub fn compared(
-        &self,
-        attempt: &TaskAttempt,
-        delays: &Delays,
-        quantity: Quantity,
-    ) -> Option<(f64, &Range)> {
-        let (value, range) = (quantity.of(attempt, delays)?, self.range(&attempt.kind, quantity)?);
+    /// A run held against it, task by task.
+    pub fn beside<'a>(&'a self, run: &'a WorkflowRun) -> Contrast<'a> {
+        Contrast { usual: self, run, delays: run.delays(), unstaged: unstaged(run) }
+    }
+}
+
+/// A run beside what is usual.
+pub struct Contrast<'a> {
+    pub usual: &'a Usual,
+    pub run: &'a WorkflowRun,
+    pub delays: Vec<Delays>,
+    unstaged: HashSet<&'a str>,
+}
+
+impl Contrast<'_> {
+    /// A quantity of an attempt, by its place, and what is usual of it; nothing where they cannot be compared.
+    pub fn of(&self, at: usize, quantity: Quantity) -> Option<(f64, &Range)> {
+        let attempt = &self.run.attempts[at];
         let is_unlike = quantity.is_without_staging()
-            && attempt.stage_in.is_none()
-            && self.range(&attempt.kind, Quantity::StageIn).is_some();
-        (!is_unlike).then_some((value, range))
+            && self.unstaged.contains(attempt.kind.as_str())
+            && self.usual.range(&attempt.kind, Quantity::StageIn).is_some();
+        let value = quantity.of(attempt, &self.delays[at]).filter(|_| !is_unlike)?;
+        Some((value, self.usual.range(&attempt.kind, quantity)?))
     }
 
-    /// How far a quantity of a single task is above the usual of its kind, in usual deviations.
-    pub fn deviation(&self, attempt: &TaskAttempt, delays: &Delays, quantity: Quantity) -> Option<f64> {
-        let (value, range) = self.compared(attempt, delays, quantity)?;
+    /// The same for all attempts of which it is known.
+    pub fn all(&self, quantity: Quantity) -> impl Iterator<Item = (&TaskAttempt, f64, &Range)> {
+        let attempts = self.run.attempts.iter().enumerate();
+        attempts.filter_map(move |(at, attempt)| {
+            self.of(at, quantity).map(|(value, range)| (attempt, value, range))
+        })
+    }
+
+    /// How far a quantity of an attempt is above the usual of its kind, in usual deviations.
+    pub fn deviation(&self, at: usize, quantity: Quantity) -> Option<f64> {
+        let (value, range) = self.of(at, quantity)?;
         Some((value - range.median) / range.spread)
     }
 
     /// The most of it over all that trouble shows in.
-    pub fn task_deviation(&self, attempt: &TaskAttempt, delays: &Delays) -> f64 {
-        let off = |quantity: Quantity| self.deviation(attempt, delays, quantity);
+    pub fn task_deviation(&self, at: usize) -> f64 {
+        let off = |quantity: Quantity| self.deviation(at, quantity);
         Quantity::WEEKLESS.into_iter().filter_map(off).fold(0.0, f64::max)
     }
 }
@@ -176,6 +194,10 @@ impl Classifier for Usual {
         Evidence::Features(
             self.deviations(run).into_iter().map(|(feature, off)| (feature, sign * off)).collect(),
         )
+    }
+
+    fn n_classes(&self) -> usize {
+        2
     }
 
     fn tensors(&self) -> Tensors {

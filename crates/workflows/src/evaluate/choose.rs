@@ -9,7 +9,7 @@ use super::figures::Worth;
 use super::{Fold, batches, class_of};
 use crate::classify::slowdown::{Memory, SlowdownSettings, Weekless};
 use crate::classify::{FitSettings, Lesson, most_likely};
-use crate::dataset::Dataset;
+use crate::dataset::{Dataset, NORMAL, number_of};
 use crate::error::Result;
 
 /// Depths of trees and weaker runs for each troubled one, best first where two are as good.
@@ -47,9 +47,8 @@ pub fn for_folds(
         for batch in batches(data, &fold.train)? {
             let is_left_out = |run: &&usize| data.runs[**run].batch.as_ref() == Some(&batch);
             let (test, train): (Vec<usize>, Vec<usize>) = fold.train.iter().partition(is_left_out);
-            // Nothing can be told from a class that is not there.
-            let is_there = |class: usize| train.iter().any(|run| class_of(data, &classes, *run) == class);
-            if (0..classes.len()).all(is_there) {
+            // What is chosen without healthy runs suits nothing.
+            if train.iter().any(|run| data.runs[*run].class() == NORMAL) {
                 lessons.entry(train).or_default().push((number, test));
             }
         }
@@ -97,7 +96,10 @@ fn confusions(
     seed: u64,
 ) -> Result<Vec<(usize, Vec<Confusion>)>> {
     let train = data.select(train);
-    let lesson = Lesson::new(&train, &[], classes);
+    // A class that is not there cannot be said.
+    let is_there = |class: &&String| train.iter().any(|run| run.class() == *class);
+    let there: Vec<String> = classes.iter().filter(is_there).cloned().collect();
+    let lesson = Lesson::new(&train, &[], &there);
     let memory = Memory::fit(&lesson, seed)?;
     // Who decides makes no difference to the trees.
     let alike = candidates();
@@ -116,7 +118,9 @@ fn confusions(
                 })
             });
             let truth = class_of(data, classes, at);
-            found.iter_mut().zip(verdicts).for_each(|(confusion, verdict)| confusion[truth][verdict] += 1);
+            for (confusion, verdict) in found.iter_mut().zip(verdicts) {
+                confusion[truth][number_of(classes, &there[verdict])] += 1;
+            }
         }
         (fold, found)
     };

@@ -79,7 +79,7 @@ pub struct Worth {
 }
 
 impl Worth {
-    /// Of a row a true class, a column a verdict. Classes that no run is of do not count.
+    /// Of a row a true class, a column a verdict. Classes that no run is of do not count in means over classes.
     pub fn new(confusion: &[Vec<usize>], classes: &[String]) -> Self {
         let share = |part: usize, whole: usize| if whole > 0 { part as f64 / whole as f64 } else { 0.0 };
         let healthy = classes.iter().position(|class| class == NORMAL);

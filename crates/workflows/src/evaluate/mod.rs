@@ -125,7 +125,8 @@ pub fn evaluate(
         Some(network) => Frozen::new(network, data, settings)?,
         None => None,
     };
-    let chosen = match is_nested && model == Model::Slowdown {
+    let is_chosen = is_nested && model == Model::Slowdown;
+    let chosen = match is_chosen {
         true => choose::for_folds(data, &folds, settings, &tell)?,
         false => vec![settings.slowdown; folds.len()],
     };
@@ -171,7 +172,7 @@ pub fn evaluate(
     figures.conflicting = split.conflicting;
     figures.missing = split.missing;
     figures.seed = settings.seed;
-    figures.chosen = if is_nested { chosen } else { Vec::new() };
+    figures.chosen = if is_chosen { chosen } else { Vec::new() };
     figures.curve = found.into_iter().last().map(|fold| fold.curve).unwrap_or_default();
     figures.seconds = begun.elapsed().as_secs_f64();
     Ok(figures)

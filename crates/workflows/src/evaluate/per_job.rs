@@ -60,13 +60,14 @@ const N_FOLDS: usize = 5;
 
 /// How far each attempt is from the usual of its kind, a row an attempt, a column a quantity; what is not known is none.
 fn deviations(run: &WorkflowRun, usual: &Usual) -> Vec<[f64; QUANTITIES.len()]> {
-    let of = |(attempt, delays): (&workload::workflow::TaskAttempt, workload::workflow::Delays)| {
+    let contrast = usual.beside(run);
+    let of = |at: usize| {
         QUANTITIES.map(|quantity| {
-            let off = usual.deviation(attempt, &delays, quantity);
+            let off = contrast.deviation(at, quantity);
             off.map_or(f64::NAN, |off| off.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS))
         })
     };
-    run.attempts.iter().zip(run.delays()).map(of).collect()
+    (0..run.attempts.len()).map(of).collect()
 }
 
 /// For every attempt, the attempts of the run that ran on the same machine, itself among them.
@@ -137,11 +138,8 @@ pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
     let alone: Vec<f64> = labelled
         .iter()
         .flat_map(|at| {
-            let run = run(*at);
-            run.attempts
-                .iter()
-                .zip(run.delays())
-                .map(|(attempt, delays)| everything.task_deviation(attempt, &delays))
+            let contrast = everything.beside(run(*at));
+            (0..contrast.run.attempts.len()).map(|at| contrast.task_deviation(at)).collect::<Vec<_>>()
         })
         .collect();
     let mut order = labelled.clone();

@@ -81,6 +81,12 @@ pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
                 figures.conflicting.join(", ")
             ));
         }
+        if !figures.missing.is_empty() {
+            page.text(format!("Not in the data, but in the split: {}.", figures.missing.join(", ")));
+        }
+        for reason in &figures.left_out {
+            page.text(format!("A fold is left out: {reason}."));
+        }
         let (header, rows) = confusion(figures);
         page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
         let found =

@@ -1,7 +1,7 @@
 //! HTCondor's user and event logs: an event is a line `NNN (cluster.proc.subproc) <time> what`, lines that
 //! belong to it, and a line of three dots.
 
-use chrono::{DateTime, Datelike, NaiveDateTime, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, TimeDelta, Utc};
 
 use super::events::{Assembly, Happening, What};
 
@@ -37,7 +37,8 @@ fn moment(text: &str) -> Option<(f64, usize)> {
             |year: i32| NaiveDateTime::parse_from_str(&format!("{year}/{old}"), "%Y/%m/%d %H:%M:%S").ok();
         // Leap days are up to eight years apart.
         let mut years = (now.year() - 8..=now.year()).rev().filter_map(of);
-        let parsed = years.find(|moment| *moment <= now.naive_utc())?;
+        // Its clock may be ahead of universal time.
+        let parsed = years.find(|moment| *moment <= now.naive_utc() + TimeDelta::days(1))?;
         return Some((parsed.and_utc().timestamp() as f64, 14));
     }
     let plain = text.get(..19)?.replace('T', " ");

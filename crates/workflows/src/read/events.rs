@@ -238,7 +238,7 @@ impl Assembly {
     pub fn recording(&self, name: &str) -> Recording {
         let mut recording = Recording::new(name);
         let now = |(one, open): (&TaskAttempt, &Open)| TaskAttempt {
-            running_since: open.executing.filter(|_| one.execution.is_none()),
+            running_since: open.executing.filter(|_| !one.is_over() && !self.is_over),
             ..one.clone()
         };
         recording.run.attempts = self.attempts.iter().zip(&self.open).map(now).collect();
@@ -263,7 +263,7 @@ impl Assembly {
         }
         if let Some(one) = self.in_a_cycle() {
             recording.warn(format!(
-                "{one} waits for itself through the graph: since when it was ready is not known"
+                "{one} waits for itself through the graph: since when it was ready is a guess"
             ));
         }
         let known: HashMap<&str, usize> = self.last.iter().map(|(task, at)| (task.as_str(), *at)).collect();

@@ -75,6 +75,8 @@ pub enum Format {
     Nextflow,
 }
 
+/// Three years, in seconds: no task runs or waits longer.
+const LONGEST: f64 = 1e8;
 /// Bytes from which a format is told.
 const ENOUGH: usize = 4_096;
 

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
-use super::{Recording, kind};
+use super::{LONGEST, Recording, kind};
 use crate::dataset::NORMAL;
 
 /// Columns without which a table is no run.
@@ -26,8 +26,6 @@ const MOMENTS: [&str; 8] = [
     "post_script_start",
     "post_script_end",
 ];
-/// Three years: no task runs or waits longer.
-const LONGEST: f64 = 1e8;
 /// Columns of how long and how much.
 const AMOUNTS: [&str; 6] = [
     "runtime",
@@ -178,9 +176,8 @@ impl<'a> Row<'a> {
         if ran.is_some_and(|seconds| seconds > LONGEST) {
             return Err(format!("{task} cannot have run for so long"));
         }
-        let submitted = self.number("submit");
         // A moment that was never written is zero in some tables.
-        let is_near = |ready: &f64| submitted.is_none_or(|submitted| (submitted - ready).abs() < LONGEST);
+        let is_near = |moment: &f64| start.is_none_or(|start| (start - moment).abs() < LONGEST);
         let execution = start.zip(ran).and_then(|(start, ran)| Span::new(start, start + ran).ok());
         // Staging is part of the execution: first what goes in, last what comes out.
         let staged = |delay: &str| self.number(delay).map(|seconds| seconds.max(0.0));
@@ -191,7 +188,7 @@ impl<'a> Row<'a> {
             host: self.text("kickstart_hostname").map(str::to_owned),
             ready: self.number("ready").filter(is_near),
             pre_script: self.span("pre_script_start", "pre_script_end"),
-            submitted,
+            submitted: self.number("submit").filter(is_near),
             execution,
             stage_in: stage_in
                 .and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),

@@ -7,10 +7,7 @@ use chrono::{DateTime, NaiveDateTime};
 use serde_json::Value;
 use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 
-use super::{Recording, kind};
-
-/// Thirty years; nothing runs longer.
-const MOST_SECONDS: f64 = 1e9;
+use super::{LONGEST, Recording, kind};
 
 struct Task {
     name: String,
@@ -80,7 +77,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             recording.warn(format!("{name} is left out: nothing says how long it ran"));
             continue;
         };
-        if !(0.0..MOST_SECONDS).contains(&seconds) {
+        if !(0.0..LONGEST).contains(&seconds) {
             recording.warn(format!("{name} is left out: it cannot have run for {seconds} s"));
             continue;
         }
@@ -115,6 +112,8 @@ pub fn read(text: &str) -> Result<Recording, String> {
     // Parents are named by id in one version and by name in the other.
     let ids: HashMap<String, String> =
         tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
+    let first = || tasks.values().filter_map(|task| task.at).min_by(f64::total_cmp);
+    let begun = begun.or_else(first).unwrap_or(0.0);
     // Names are what people know tasks by, if they tell them apart.
     let has_names = ids.len() == tasks.len();
     let called = |id: &str| TaskName(if has_names { tasks[id].name.clone() } else { id.to_owned() });
@@ -128,7 +127,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
     let mut ends: HashMap<String, f64> = HashMap::new();
     let (mut going, mut cut) = (HashSet::new(), HashSet::new());
     for id in &order {
-        find_end(id, &tasks, &ids, begun.unwrap_or(0.0), &mut ends, &mut going, &mut cut);
+        find_end(id, &tasks, &ids, begun, &mut ends, &mut going, &mut cut);
     }
     let mut edges: Vec<&(String, String)> = cut.iter().collect();
     edges.sort();
@@ -149,7 +148,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             .filter(|parent| !cut.contains(&(id.clone(), (*parent).clone())))
             .collect();
         let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
-        let ready = ready.or(begun).unwrap_or(0.0);
+        let ready = ready.unwrap_or(begun);
         let start = task.at.unwrap_or(ready);
         for parent in parents {
             recording.run.children.entry(called(parent)).or_default().push(called(&id));

@@ -38,7 +38,7 @@ fn every_classifier_judges_better_than_chance_says_why_and_can_be_kept() {
             assert!((chances.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{}: {chances:?}", model.name());
             assert_eq!(kept.chances(run), chances, "{} is another after it was kept", model.name());
             let verdict = fitted.classify(run);
-            assert!(!verdict.because.is_empty() && verdict.probabilities.len() == fitted.classes.len());
+            assert!(!verdict.why.because.is_empty() && verdict.probabilities.len() == fitted.classes.len());
             let is_right = match model {
                 Model::Usual => (verdict.class == NORMAL) == (one.class() == NORMAL),
                 _ => verdict.class == one.class(),
@@ -91,7 +91,7 @@ fn a_classifier_for_runs_that_are_over_says_so_of_others() {
     let fitted = Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {}).unwrap();
     let mut half = run("half", 6);
     half.attempts.truncate(6);
-    assert!(fitted.why_not(&half).unwrap().contains("6 of about 9 tasks of half are over"));
+    assert!(fitted.why_not(&half).unwrap().contains("6 of at least 9 tasks of half are over"));
     assert_eq!(fitted.why_not(&run("whole", 6)), None);
 }
 
@@ -120,10 +120,13 @@ fn trouble_of_a_few_tasks_is_unusual_and_nothing_is_said_to_be_as_usual_that_is_
     }
     let verdict = fitted.classify(&slow);
     assert_eq!(verdict.class, "unusual");
-    assert!(verdict.because.starts_with("run time of 2 of 8 count tasks"), "{}", verdict.because);
-    assert!(!verdict.because.contains("run time as usual"), "{}", verdict.because);
+    assert!(verdict.why.because.starts_with("run time of 2 of 8 count tasks"), "{}", verdict.why.because);
+    assert!(!verdict.why.because.contains("run time as usual"), "{}", verdict.why.because);
     let healthy = fitted.classify(&run("healthy", 5));
-    assert_eq!((healthy.class.as_str(), healthy.because.as_str()), (NORMAL, "all delays as usual: healthy"));
+    assert_eq!(
+        (healthy.class.as_str(), healthy.why.because.as_str()),
+        (NORMAL, "all delays as usual: healthy")
+    );
 }
 
 #[test]
@@ -134,11 +137,11 @@ fn tasks_that_run_on_and_on_are_named_and_what_is_not_logged_is_known_to_be_miss
     hung.attempts[3].running_since = Some(since);
     hung.attempts[8].execution = Span::new(since + 900.0, since + 930.0).ok();
     let verdict = fitted.classify(&hung);
-    assert_eq!(verdict.overdue[0].tasks, ["count_ID0000003"]);
+    assert_eq!(verdict.why.overdue[0].tasks, ["count_ID0000003"]);
     assert!(
-        verdict.because.starts_with("count_ID0000003 still runs after 930 s, usually"),
+        verdict.why.because.starts_with("count_ID0000003 still runs after 930 s, usually"),
         "{}",
-        verdict.because
+        verdict.why.because
     );
     assert!(fitted.lacks(&hung).is_empty());
     hung.attempts.iter_mut().for_each(|attempt| (attempt.cpu_seconds, attempt.stage_in) = (None, None));
@@ -147,6 +150,7 @@ fn tasks_that_run_on_and_on_are_named_and_what_is_not_logged_is_known_to_be_miss
     assert!(
         !fitted
             .classify(&hung)
+            .why
             .reasons
             .iter()
             .any(|reason| reason.delay == "run time" && reason.kind == "count")
@@ -176,13 +180,13 @@ fn reasons_name_the_tasks_the_delay_and_the_trouble() {
     let lossy = data.runs.iter().find(|one| one.class() == "loss").unwrap();
     let verdict = fitted.classify(&lossy.recording.run);
     assert_eq!(verdict.class, "loss");
-    let first = &verdict.reasons[0];
+    let first = &verdict.why.reasons[0];
     assert_eq!((first.kind.as_str(), first.delay), ("count", "stage-in"));
     assert!(first.ratio > 2.0 && first.tasks.len() >= 6 && first.to > first.from, "{first:?}");
     assert!(
-        verdict.because.contains("stage-in of") && verdict.because.ends_with(": network"),
+        verdict.why.because.contains("stage-in of") && verdict.why.because.ends_with(": network"),
         "{}",
-        verdict.because
+        verdict.why.because
     );
 }
 

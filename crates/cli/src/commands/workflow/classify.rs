@@ -61,5 +61,5 @@ pub fn lack_in_words(lacking: &[&str]) -> Vec<String> {
 
 pub fn in_words(verdict: &Verdict) -> String {
     let chance = verdict.probabilities.get(&verdict.class).copied().unwrap_or_default();
-    format!("{}: {} ({:.0} %): {}", verdict.run, verdict.class, chance * 100.0, verdict.because)
+    format!("{}: {} ({:.0} %): {}", verdict.run, verdict.class, chance * 100.0, verdict.why.because)
 }

@@ -66,10 +66,11 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
             let lacking = fitted.as_ref().map_or_else(Vec::new, |fitted| fitted.lacks(&recording.run));
             let is_known = recording.run.attempts.iter().any(TaskAttempt::is_over);
             let lacking = lack_in_words(&lacking).into_iter().filter(|_| is_known && why_not.is_none());
-            // Counts change as a log grows, and are no news.
+            // A count that has grown is no news.
             let all = recording.warnings.iter().cloned().chain(why_not.clone()).chain(lacking);
             for words in all {
-                if said.insert(words.chars().filter(|c| !c.is_ascii_digit()).collect()) {
+                let without_count = words.trim_start_matches(|c: char| c.is_ascii_digit());
+                if said.insert(without_count.to_owned()) {
                     complain(&words);
                 }
             }

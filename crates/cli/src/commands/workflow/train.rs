@@ -16,7 +16,7 @@ use crate::progress::Progress;
 pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     let mut data = read_runs(&args.runs)?;
     let split = args.split.as_deref().map(|path| Split::read(path, &data)).transpose()?;
-    let (mut train, validation) = match &split {
+    let (mut train, mut validation) = match &split {
         Some(split) => {
             let conflicting = split
                 .conflicting
@@ -32,6 +32,7 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
         data.warnings.clear();
         let at = data.label(read_run(path)?, label);
         warn(path, &data.warnings);
+        validation.retain(|known| *known != at);
         if !train.contains(&at) {
             train.push(at);
         }

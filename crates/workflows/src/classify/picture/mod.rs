@@ -461,6 +461,10 @@ impl Classifier for Picture {
         cam::to_attempts(&map, gantt.rows.len())
     }
 
+    fn n_classes(&self) -> usize {
+        self.n_classes
+    }
+
     fn tensors(&self) -> Tensors {
         let mut tensors = self.parameters.to_tensors();
         if !self.scale.is_empty() {

@@ -92,6 +92,10 @@ impl Classifier for Slowdown {
         Evidence::Features(self.weekless.evidence(run, class))
     }
 
+    fn n_classes(&self) -> usize {
+        self.weekless.n_classes()
+    }
+
     fn tensors(&self) -> Tensors {
         within("weekless", self.weekless.tensors()).chain(within("memory", self.memory.tensors())).collect()
     }

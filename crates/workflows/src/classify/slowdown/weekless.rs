@@ -76,6 +76,10 @@ impl Weekless {
         self.view.features.iter().cloned().zip(parts).collect()
     }
 
+    pub fn n_classes(&self) -> usize {
+        self.by_trouble.len() + 1
+    }
+
     pub fn settings(&self) -> serde_json::Value {
         serde_json::json!(self.view)
     }
