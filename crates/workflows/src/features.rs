@@ -167,10 +167,10 @@ impl View {
         quantities.sort_unstable();
         quantities.dedup();
         let values = by_kind(run, &quantities);
+        let says_staging = says_staging(run);
         let staged = self.features.iter().filter(|feature| feature.quantity.is_of_stage_in());
         let staged: HashSet<&str> = staged.map(|feature| feature.kind.as_str()).collect();
-        let unstaged = unstaged(run);
-        let is_unlike = |kind: &str| staged.contains(kind) && unstaged.contains(kind);
+        let is_unlike = |kind: &str| !says_staging && staged.contains(kind);
         let cell = |feature: &Feature| {
             if feature.quantity.is_without_staging() && is_unlike(&feature.kind) {
                 return f32::NAN;
@@ -187,14 +187,10 @@ impl View {
     }
 }
 
-/// Kinds of whose staging a run says nothing: what it says of their run time includes staging, and is not to be held against
-/// what does not.
-pub(crate) fn unstaged(run: &WorkflowRun) -> HashSet<&str> {
-    let mut kinds: HashSet<&str> = run.attempts.iter().map(|attempt| attempt.kind.as_str()).collect();
-    for attempt in run.attempts.iter().filter(|attempt| attempt.stage_in.is_some()) {
-        kinds.remove(attempt.kind.as_str());
-    }
-    kinds
+/// Whether a run says anything of staging. Where a log does not, run time includes it, and is not to be held against run time
+/// that does not.
+pub(crate) fn says_staging(run: &WorkflowRun) -> bool {
+    run.attempts.iter().any(|attempt| attempt.stage_in.is_some())
 }
 
 /// The values of every quantity over the attempts of each kind, in order of size. Only attempts that are over count.

@@ -1,13 +1,13 @@
 //! What is usual: the delays of every kind of task in healthy runs. It needs no labels, and every verdict is explained by it.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};
 use workload::workflow::{Delays, TaskAttempt, WorkflowRun};
 
 use super::{Classifier, Evidence, shares_of};
-use crate::features::{Feature, Quantity, Statistic, View, by_kind, unstaged};
+use crate::features::{Feature, Quantity, Statistic, View, by_kind, says_staging};
 
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
@@ -139,7 +139,7 @@ impl Usual {
 
     /// A run held against it, task by task.
     pub fn beside<'a>(&'a self, run: &'a WorkflowRun) -> Contrast<'a> {
-        Contrast { usual: self, run, delays: run.delays(), unstaged: unstaged(run) }
+        Contrast { usual: self, run, delays: run.delays(), says_staging: says_staging(run) }
     }
 }
 
@@ -148,15 +148,15 @@ pub struct Contrast<'a> {
     pub usual: &'a Usual,
     pub run: &'a WorkflowRun,
     pub delays: Vec<Delays>,
-    unstaged: HashSet<&'a str>,
+    says_staging: bool,
 }
 
 impl Contrast<'_> {
     /// A quantity of an attempt, by its place, and what is usual of it; nothing where they cannot be compared.
     pub fn of(&self, at: usize, quantity: Quantity) -> Option<(f64, &Range)> {
         let attempt = &self.run.attempts[at];
-        let is_unlike = quantity.is_without_staging()
-            && self.unstaged.contains(attempt.kind.as_str())
+        let is_unlike = !self.says_staging
+            && quantity.is_without_staging()
             && self.usual.range(&attempt.kind, Quantity::StageIn).is_some();
         let value = quantity.of(attempt, &self.delays[at]).filter(|_| !is_unlike)?;
         Some((value, self.usual.range(&attempt.kind, quantity)?))
