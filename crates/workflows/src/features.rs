@@ -162,33 +162,42 @@ impl View {
         Self { features }
     }
 
+    /// A run to be judged. Where it says nothing of staging, its run time includes it, and is not to be held against run time
+    /// that does not.
     pub fn row(&self, run: &WorkflowRun) -> Vec<f32> {
+        let mut row = self.row_as_recorded(run);
+        if !says_staging(run) {
+            let staged = self.features.iter().filter(|feature| feature.quantity.is_of_stage_in());
+            let staged: HashSet<&str> = staged.map(|feature| feature.kind.as_str()).collect();
+            for (value, feature) in row.iter_mut().zip(&self.features) {
+                if feature.quantity.is_without_staging() && staged.contains(feature.kind.as_str()) {
+                    *value = f32::NAN;
+                }
+            }
+        }
+        row
+    }
+
+    /// Runs to learn from.
+    pub fn rows(&self, runs: &[&WorkflowRun]) -> Matrix {
+        let values: Vec<f32> = runs.iter().flat_map(|run| self.row_as_recorded(run)).collect();
+        Matrix::new(values, self.features.len().max(1))
+    }
+
+    fn row_as_recorded(&self, run: &WorkflowRun) -> Vec<f32> {
         let mut quantities: Vec<Quantity> = self.features.iter().map(|feature| feature.quantity).collect();
         quantities.sort_unstable();
         quantities.dedup();
         let values = by_kind(run, &quantities);
-        let says_staging = says_staging(run);
-        let staged = self.features.iter().filter(|feature| feature.quantity.is_of_stage_in());
-        let staged: HashSet<&str> = staged.map(|feature| feature.kind.as_str()).collect();
-        let is_unlike = |kind: &str| !says_staging && staged.contains(kind);
         let cell = |feature: &Feature| {
-            if feature.quantity.is_without_staging() && is_unlike(&feature.kind) {
-                return f32::NAN;
-            }
             let values = values.get(&(feature.kind.as_str(), feature.quantity));
             values.map_or(f32::NAN, |values| feature.statistic.of(values) as f32)
         };
         self.features.iter().map(cell).collect()
     }
-
-    pub fn rows(&self, runs: &[&WorkflowRun]) -> Matrix {
-        let values: Vec<f32> = runs.iter().flat_map(|run| self.row(run)).collect();
-        Matrix::new(values, self.features.len().max(1))
-    }
 }
 
-/// Whether a run says anything of staging. Where a log does not, run time includes it, and is not to be held against run time
-/// that does not.
+/// Whether a run says anything of staging: logs alone do not.
 pub(crate) fn says_staging(run: &WorkflowRun) -> bool {
     run.attempts.iter().any(|attempt| attempt.stage_in.is_some())
 }
