@@ -18,7 +18,7 @@ use learn::umap::{Umap, UmapSettings};
 use rayon::prelude::*;
 use serde_json::json;
 use threads::detect::autoencoder::net::{Net, NetConfig, Shape};
-use threads::detect::autoencoder::train::loss;
+use threads::detect::autoencoder::train::{loss, noise};
 use threads::detect::autoencoder::{Autoencoder, Reach};
 use threads::detect::{Detector, Moment, ThreadWindow};
 use workload::{Cpu, JobId, NodeName, Timestamp};
@@ -58,7 +58,7 @@ impl Objective for Training {
         self.n_items
     }
 
-    fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, _: u64) -> Var {
+    fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var {
         let size = self.graph * self.net.size();
         let chosen: Vec<f32> = items
             .iter()
@@ -67,7 +67,7 @@ impl Objective for Training {
         let graphs: Vec<Range<usize>> =
             (0..items.len()).map(|item| item * self.graph..(item + 1) * self.graph).collect();
         let scale = 1.0 / (n_in_batch * size) as f32;
-        loss(&self.net, tape, (&chosen, &graphs), (scale, 0.0), |_| Vec::new())
+        loss(&self.net, tape, (&chosen, &graphs), (scale, 0.0), noise(seed))
     }
 
     fn validation(&self, _: &Parameters) -> f64 {

@@ -75,6 +75,12 @@ fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>
     squared_error(tape, out, net.target(windows), scale)
 }
 
+/// Draws as many numbers as embeddings have.
+pub fn noise(seed: u64) -> impl FnOnce(usize) -> Vec<f32> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    move |count| (0..count).map(|_| rng.sample(StandardNormal)).collect()
+}
+
 /// What training makes small: the error of what is restored from embeddings with `noise`, a little cross entropy, and how
 /// large embeddings are, or those of a variational network unlike a normal distribution: they must not outgrow the noise.
 pub fn loss(
@@ -109,12 +115,8 @@ impl Objective for Restoring<'_> {
     fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var {
         let (windows, graphs) = self.train.gather(items);
         let n_values = n_in_batch as f64 * self.train.mean_size() * self.net.size() as f64;
-        let noise = |count: usize| {
-            let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-            (0..count).map(|_| rng.sample(StandardNormal)).collect()
-        };
         let weights = ((1.0 / n_values) as f32, self.divergence_weight);
-        loss(self.net, tape, (&windows, &graphs), weights, noise)
+        loss(self.net, tape, (&windows, &graphs), weights, noise(seed))
     }
 
     fn validation(&self, parameters: &Parameters) -> f64 {
