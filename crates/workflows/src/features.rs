@@ -118,9 +118,14 @@ impl Statistic {
             Self::Deviation => (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt(),
             Self::Least => values[0],
             Self::Most => values[values.len() - 1],
-            Self::High => values[((values.len() - 1) as f64 * 0.9).round() as usize],
+            Self::High => quantile(values, 0.9),
         }
     }
+}
+
+/// Below which a share of some values is, which are in order.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
 /// A column: a statistic of a quantity over the tasks of a kind.

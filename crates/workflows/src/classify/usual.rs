@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use workload::workflow::{Delays, TaskAttempt, WorkflowRun};
 
 use super::{Classifier, Evidence, shares_of};
-use crate::features::{Feature, Quantity, Statistic, View, by_kind, says_staging};
+use crate::features::{Feature, Quantity, Statistic, View, by_kind, quantile, says_staging};
 
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
@@ -42,10 +42,6 @@ const THRESHOLD: f64 = 5.0;
 const N_PARTS: usize = 5;
 /// Half a second and a twentieth are no trouble, however regular a task is.
 const LEAST_SPREAD: f64 = 0.05;
-
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
-}
 
 /// The median, and the median distance from it in units of a standard deviation.
 fn centre(values: &mut [f64]) -> (f64, f64) {

@@ -148,12 +148,18 @@ pub fn evaluate(
         folds.par_iter().zip(&chosen).map(judge).collect()
     };
     // A fold may lack what a model cannot do without, such as healthy runs; the others go on.
-    let (found, failed): (Vec<_>, Vec<_>) = found.into_iter().partition(Result::is_ok);
-    let failed: Vec<Error> = failed.into_iter().filter_map(Result::err).collect();
-    let found: Vec<FoldFigures> = found.into_iter().flatten().collect();
-    let left_out: Vec<String> = failed.iter().map(ToString::to_string).collect();
-    if let Some(error) = failed.into_iter().find(|_| found.is_empty()) {
-        return Err(error);
+    let (mut judged_folds, mut failed) = (Vec::new(), Vec::new());
+    for fold in found {
+        match fold {
+            Ok(figures) => judged_folds.push(figures),
+            Err(error) => failed.push(error),
+        }
+    }
+    let (found, left_out) = (judged_folds, failed.iter().map(ToString::to_string).collect());
+    if found.is_empty()
+        && let Some(first) = failed.into_iter().next()
+    {
+        return Err(first);
     }
     let judged: Vec<Judged> = found.iter().flat_map(|fold| fold.judged.iter().cloned()).collect();
     let n_judged = judged.len().max(1) as f64;

@@ -22,7 +22,7 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
                         is_good = false;
                         continue;
                     }
-                    warn(path, &lack_in_words(&fitted.lacks(&recording.run)));
+                    warn(path, lack_in_words(&fitted.lacks(&recording.run)).as_slice());
                     verdicts.push((path, fitted.classify(&recording.run)));
                 }
             }
@@ -51,12 +51,13 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
 }
 
 /// What is said of a log that does not have all that a model was taught by.
-pub fn lack_in_words(lacking: &[&str]) -> Vec<String> {
-    let what = lacking.join(" and ");
-    let words = format!(
-        "it says nothing of {what}, which runs are told apart by: the verdict is less sure than it looks"
-    );
-    if lacking.is_empty() { Vec::new() } else { vec![words] }
+pub fn lack_in_words(lacking: &[&str]) -> Option<String> {
+    (!lacking.is_empty()).then(|| {
+        format!(
+            "it says nothing of {}, which runs are told apart by: the verdict is less sure than it looks",
+            lacking.join(" and ")
+        )
+    })
 }
 
 pub fn in_words(verdict: &Verdict) -> String {

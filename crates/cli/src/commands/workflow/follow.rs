@@ -64,8 +64,7 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
             let recording = source.recording(&name)?;
             let why_not = fitted.as_ref().and_then(|fitted| fitted.why_not(&recording.run));
             let lacking = fitted.as_ref().map_or_else(Vec::new, |fitted| fitted.lacks(&recording.run));
-            let is_known = recording.run.attempts.iter().any(TaskAttempt::is_over);
-            let lacking = lack_in_words(&lacking).into_iter().filter(|_| is_known && why_not.is_none());
+            let lacking = lack_in_words(&lacking).filter(|_| why_not.is_none());
             // A count that has grown is no news.
             let all = recording.warnings.iter().cloned().chain(why_not.clone()).chain(lacking);
             for words in all {
