@@ -40,7 +40,7 @@ class Block(torch.nn.Module):
 
 
 class Net(torch.nn.Module):
-    """The network of crates/threads/src/detect/autoencoder, as one writes it in PyTorch."""
+    """The network of crates/detect/src/autoencoder, as one writes it in PyTorch."""
 
     def __init__(self, has_graph):
         super().__init__()

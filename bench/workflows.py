@@ -101,7 +101,7 @@ def main():
         folder = Path(folder)
         subprocess.run(["tar", "--zstd", "-xf", archive, "-C", folder], check=True)
         files = [(path.parent.name, path.read_bytes()) for path in sorted(folder.glob("**/*.csv"))]
-        run = lambda *arguments: subprocess.run([TRACEWISE, "workflow", *map(str, arguments)], check=True,
+        run = lambda *arguments: subprocess.run([TRACEWISE, "workflows", *map(str, arguments)], check=True,
                                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         ours, theirs = [], []
         for _ in range(2):

@@ -37,7 +37,7 @@ def evaluate(work, name, archive, settings, ensemble, charts=(), options=()):
     config = work / f"{name}.toml"
     config.write_text(settings)
     out = work / name
-    numbers = tracewise("threads", "evaluate", "--data", archive, "--ensemble", ensemble, "--config", config, "--out", out,
+    numbers = tracewise("detect", "evaluate", "--data", archive, "--ensemble", ensemble, "--config", config, "--out", out,
                         "--json", *options)
     page = (out / "detectors.md").read_text().splitlines()
     lines = [f"#{line}" if line.startswith("##") else line for line in page[1:-2]]
@@ -45,7 +45,7 @@ def evaluate(work, name, archive, settings, ensemble, charts=(), options=()):
         shutil.copy(out / f"{chart}.svg", CHARTS / f"{name}-{chart}.svg")
         lines += ["", f"![{chart}](detectors/{name}-{chart}.svg)"]
     used = " ".join(settings.split())
-    lines += ["", f"Made by `tracewise threads evaluate --ensemble {ensemble} {' '.join(options)}` with the settings `{used}`."]
+    lines += ["", f"Made by `tracewise detect evaluate --ensemble {ensemble} {' '.join(options)}` with the settings `{used}`."]
     return lines, json.loads(numbers)
 
 

@@ -53,15 +53,15 @@ def main():
             cells = [model]
             for hours in HOURS:
                 data, out = work / f"{hours}h", work / f"{model}-{hours}h"
-                train = measured("threads", "train", "--model", model, "--data", data, "--out", out, "--config", work / "settings.toml")
-                score = measured("threads", "score", "--model", out, "--data", data, "--set", "test", "--out", work / "scores.parquet")
+                train = measured("detect", "train", "--model", model, "--data", data, "--out", out, "--config", work / "settings.toml")
+                score = measured("detect", "score", "--model", out, "--data", data, "--set", "test", "--out", work / "scores.parquet")
                 cells += [f"{train[0]:.0f} s", f"{train[1]:.0f} MB", f"{score[0]:.1f} s", f"{score[1]:.0f} MB"]
             rows.append(cells)
             print(cells, flush=True)
         for hours in SCORED_HOURS:
             archive = work / f"test-{hours}h"
             simulate(archive, hours, "test=1")
-            scored = [measured("threads", "score", "--model", work / f"{model}-{HOURS[0]}h", "--data", archive, "--out", work / "scores.parquet")
+            scored = [measured("detect", "score", "--model", work / f"{model}-{HOURS[0]}h", "--data", archive, "--out", work / "scores.parquet")
                       for model in SCORED_MODELS]
             by_length.append([f"{hours} h", *(cell for seconds, memory in scored for cell in (f"{seconds:.0f} s", f"{memory:.0f} MB"))])
             print(by_length[-1], flush=True)

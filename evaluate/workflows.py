@@ -38,7 +38,7 @@ PUBLISHED = [
 
 
 def tracewise(*arguments):
-    command = [str(part) for part in (TRACEWISE, "workflow", *arguments)]
+    command = [str(part) for part in (TRACEWISE, "workflows", *arguments)]
     found = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if found.returncode:
         sys.exit(f"{' '.join(command)}: {found.stderr}")
@@ -46,7 +46,7 @@ def tracewise(*arguments):
 
 
 def evaluated(runs, *arguments):
-    """What `tracewise workflow evaluate` says of runs."""
+    """What `tracewise workflows evaluate` says of runs."""
     options = [str(part) for part in (*arguments, "--seed", SEED, "--json")]
     kept = KEPT / (" ".join([runs.parent.name, *(Path(option).name for option in options)]) + ".json")
     if not ("--resume" in sys.argv and kept.exists()):
@@ -216,7 +216,7 @@ def main():
         "Lines in italics are what others report, not measured here. Times are of all protocols, learning and judging; those of trees "
         "and slowdown include classifiers of runs that are not over. The cnn learns for 40 epochs, "
         f"and for {EPOCHS_LEFT_OUT} where batches are left out. Weights of AlexNet, VGG-16 and ResNet-18 are in no package registry: with a file of them, "
-        "`tracewise workflow evaluate --model vgg16 --weights FILE` measures them.",
+        "`tracewise workflows evaluate --model vgg16 --weights FILE` measures them.",
         "",
         "## Confusions of slowdown when batches are left out",
         "",

@@ -8,6 +8,10 @@ use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use detect::autoencoder::net::{Net, NetConfig, Shape};
+use detect::autoencoder::train::{loss, noise};
+use detect::autoencoder::{Autoencoder, Reach};
+use detect::{Detector, Moment, ThreadWindow};
 use learn::Matrix;
 use learn::nn::adam::Adam;
 use learn::nn::gemm::{Into, View, multiply};
@@ -17,10 +21,6 @@ use learn::nn::train::{Objective, gradients_of};
 use learn::umap::{Umap, UmapSettings};
 use rayon::prelude::*;
 use serde_json::json;
-use threads::detect::autoencoder::net::{Net, NetConfig, Shape};
-use threads::detect::autoencoder::train::{loss, noise};
-use threads::detect::autoencoder::{Autoencoder, Reach};
-use threads::detect::{Detector, Moment, ThreadWindow};
 use workload::{Cpu, JobId, NodeName, Timestamp};
 
 const N_STEPS: usize = 100;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
+use report::text::{show_bytes, show_table};
 use serde_json::{Value, json};
-use workload::units::{show_bytes, show_table};
 use workload::{Millis, Owner, ThreadReading, Timestamp};
 
 use crate::cgroup::layout::{Manager, sluid_submit_millis};

@@ -10,7 +10,6 @@ use std::time::{Duration, SystemTime};
 use agent::node::{Node, NodeSettings};
 use agent::remote_write::{Pusher, Settings};
 use agent::ring::Keep;
-use agent::sampler::Stop;
 use agent::service::{self, Shared};
 use agent::web::{self, config::WebConfig};
 use agent::{doctor, hostname};
@@ -19,6 +18,7 @@ use clap::Parser;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use workload::Stop;
 use workload::{Millis, NodeName};
 
 use args::{AgentCommand, Args, RemoteWriteArgs, Roots, ServeArgs};

@@ -1,39 +1,9 @@
 //! A steady clock: ticks at whole intervals, without drift, and with a count of those missed.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use workload::Timestamp;
-
-/// Ends whatever waits for it, when told to or after some time.
-#[derive(Debug, Clone, Default)]
-pub struct Stop {
-    told: Arc<(Mutex<bool>, Condvar)>,
-    deadline: Option<Instant>,
-}
-
-impl Stop {
-    pub fn after(length: Option<Duration>) -> Self {
-        let deadline = length.and_then(|length| Instant::now().checked_add(length));
-        Self { told: Arc::default(), deadline }
-    }
-
-    pub fn now(&self) {
-        *self.told.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.told.1.notify_all();
-    }
-
-    /// Waits; true if it is time to stop.
-    pub fn wait(&self, length: Duration) -> bool {
-        let rest = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let length = rest.map_or(length, |rest| rest.min(length));
-        let is_over = self.told.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.told.1.wait_timeout_while(is_over, length, |is_over| !*is_over);
-        let is_over = *waited.unwrap_or_else(PoisonError::into_inner).0;
-        is_over || self.deadline.is_some_and(|deadline| deadline <= Instant::now())
-    }
-}
+use workload::{Stop, Timestamp};
 
 /// Wakes at every multiple of an interval of the wall clock, held by the steady clock.
 #[derive(Debug)]

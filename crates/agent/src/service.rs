@@ -14,7 +14,8 @@ use crate::cpu::Monotone;
 use crate::exposition::{Family, Format, Kind, Page, Sink};
 use crate::node::{Collector, Node, Sample};
 use crate::ring::{Keep, Ring};
-use crate::sampler::{Sampler, Stop};
+use crate::sampler::Sampler;
+use workload::Stop;
 
 /// After so many intervals without a sample the agent is not well.
 const LATE_AFTER: u32 = 5;

@@ -43,11 +43,6 @@ impl Kind {
         Self::ANOMALOUS.contains(&self)
     }
 
-    /// Whether that is the name of an anomalous kind; names that nobody knows are not.
-    pub fn is_anomaly(name: &str) -> bool {
-        name.parse::<Self>().is_ok_and(Self::is_anomalous)
-    }
-
     /// How many threads it has to have, where it cannot be chosen.
     pub const fn fixed_threads(self) -> Option<u16> {
         match self {
@@ -127,6 +122,8 @@ mod tests {
         for kind in normal.into_iter().chain(Kind::ANOMALOUS) {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
+        let names = Kind::ANOMALOUS.map(|kind| kind.to_string());
+        assert_eq!(names.map(String::leak).map(|name| &*name), workload::label::ANOMALOUS_KINDS);
         for bad in ["", "mpi", "mpi-0", "mpi-02", "mpi-9999", "NP"] {
             assert!(bad.parse::<Kind>().is_err(), "{bad}");
         }

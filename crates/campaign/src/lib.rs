@@ -1,7 +1,5 @@
-//! Labelled jobs: run for real on this machine and recorded through the agent, or simulated; and trouble put into
-//! traces that have none.
+//! Labelled jobs: run for real on this machine and recorded through the agent, or simulated.
 
-pub mod inject;
 pub mod job_trace;
 pub mod jobs;
 pub mod kind;

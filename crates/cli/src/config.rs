@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use archive::{Retention, S3Settings, Settings};
+use detect::DetectorConfig;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use threads::detect::DetectorConfig;
 use toml::{Table, Value};
 
 use workload::units::{parse_bytes, parse_duration};

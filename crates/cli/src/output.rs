@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
+use report::text::show_table;
 use serde::Serialize;
-use workload::units::show_table;
 
 /// Prints a line of data.
 pub fn say(line: &str) -> anyhow::Result<()> {

@@ -1,20 +1,30 @@
-//! What people look at: charts as SVG and PNG, and pages of them as HTML that need nothing else.
+//! Output for people: charts as SVG and PNG, self-contained HTML pages, and tables as text.
 
+#[cfg(feature = "charts")]
 mod axis;
+#[cfg(feature = "charts")]
 pub mod chart;
+#[cfg(feature = "charts")]
 mod folder;
+#[cfg(feature = "charts")]
 mod heat;
+#[cfg(feature = "charts")]
 mod page;
+#[cfg(feature = "charts")]
 mod png;
+pub mod text;
 
-pub use axis::{Axis, Scale};
-pub use chart::{Chart, Mark, Series};
-pub use folder::{ReportError, ReportFolder};
-pub use heat::HeatMaps;
-pub use page::{Block, Page};
-pub use png::png;
+#[cfg(feature = "charts")]
+pub use {
+    axis::{Axis, Scale},
+    chart::{Chart, Mark, Series},
+    folder::{ReportError, ReportFolder},
+    heat::HeatMaps,
+    page::{Block, Page},
+    png::png,
+};
 
-/// Text as XML and HTML take it for text.
+/// Escapes text for XML and HTML.
 pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -12,7 +12,7 @@ const LEVELS: [(&str, u32); 11] = [
     ("archive", 2),
     ("learn", 2),
     ("report", 2),
-    ("threads", 3),
+    ("detect", 3),
     ("jobs", 3),
     ("workflows", 3),
     ("agent", 4),

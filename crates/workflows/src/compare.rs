@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::workflow::{Delays, TaskRole, WorkflowRun};
 use serde::Serialize;
-use workload::workflow::{Delays, TaskRole, WorkflowRun};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use crate::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
 use learn::Matrix;
 use serde::{Deserialize, Serialize};
-use workload::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
 
 /// What is looked at in an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

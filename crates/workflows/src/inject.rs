@@ -13,11 +13,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 use rand::SeedableRng;
 use rand_distr::{Distribution, LogNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
-use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 
 use crate::error::{Error, Result};
 

@@ -13,6 +13,7 @@ pub mod local;
 pub mod read;
 pub mod unfinished;
 pub mod why;
+pub mod workflow;
 
 pub use dataset::{Dataset, LabelledRun, Split};
 pub use error::{Error, Result};

@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 use rustix::time::{ClockId, clock_gettime};
-use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 
 use crate::error::{Error, Result};
 use crate::inject::Trouble;

@@ -1,6 +1,6 @@
 //! Runs that are not over: what a log would have said at a moment.
 
-use workload::workflow::{Span, TaskAttempt, WorkflowRun};
+use crate::workflow::{Span, TaskAttempt, WorkflowRun};
 
 /// Shares of a run after which it is looked at, with their names.
 pub const SHARES: [(&str, f64); 3] = [("25", 0.25), ("50", 0.5), ("75", 0.75)];
@@ -45,7 +45,7 @@ pub fn after(run: &WorkflowRun, share: f64) -> WorkflowRun {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::workflow::TaskRole;
+    use crate::workflow::TaskRole;
 
     #[test]
     fn what_has_not_happened_is_not_known() {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use crate::workflow::{Span, TaskAttempt, WorkflowRun};
 use learn::moments::median;
 use serde::Serialize;
-use workload::workflow::{Span, TaskAttempt, WorkflowRun};
 
 use crate::classify::Evidence;
 use crate::classify::usual::{Contrast, Usual};

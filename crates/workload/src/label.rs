@@ -1,4 +1,4 @@
-//! What is known of a job for certain: which kind it was, because somebody ran it to be that.
+//! Labels: what is known for certain about a job, because somebody ran it to be of that kind.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::id::{Cpu, JobId, NodeName};
 use crate::time::{Timestamp, epoch_seconds};
 
-/// What a campaign is for. Nothing is learnt from, or chosen by, what is to be judged with.
+/// What the jobs of a campaign are used for. Test data is used neither for training nor for model selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
@@ -40,6 +40,10 @@ pub struct Label {
     pub campaign: String,
     pub set: Set,
     pub kind: String,
+    /// Whether the job is an anomaly; absent in labels that were written before this field existed
+    /// (see [`Label::is_anomalous`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub anomalous: Option<bool>,
     pub job: JobId,
     pub node: NodeName,
     pub threads: Vec<Cpu>,
@@ -55,6 +59,17 @@ pub struct Label {
     /// where nobody looked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<f64>,
+}
+
+/// The kinds that are anomalous where a label does not say so.
+pub const ANOMALOUS_KINDS: [&str; 6] =
+    ["bad-io", "cpu-hog", "memory-pressure", "stuck-rank", "throttled", "leak"];
+
+impl Label {
+    /// Whether the job is an anomaly: as the label says, or else by the name of its kind.
+    pub fn is_anomalous(&self) -> bool {
+        self.anomalous.unwrap_or_else(|| ANOMALOUS_KINDS.contains(&self.kind.as_str()))
+    }
 }
 
 /// Trouble that was put into a stretch of a job's trace, on the threads of one node.
@@ -110,6 +125,7 @@ mod tests {
             campaign: set.to_string(),
             set,
             kind: "np".into(),
+            anomalous: None,
             job: JobId::new(format!("{set}-{start}")).unwrap(),
             node: NodeName::new("n1").unwrap(),
             threads: vec![Cpu(0)],
@@ -127,6 +143,15 @@ mod tests {
         let within = [label(Set::Train, 0, 100), label(Set::Train, 5, 10), label(Set::Test, 50, 60)];
         let (one, other) = overlapping_sets(&within).unwrap();
         assert_eq!((one.set, other.set), (Set::Train, Set::Test));
+    }
+
+    #[test]
+    fn a_label_that_does_not_say_so_is_anomalous_by_its_kind() {
+        let of = |kind: &str, anomalous| Label { kind: kind.into(), anomalous, ..label(Set::Test, 0, 1) };
+        assert!(of("bad-io", None).is_anomalous());
+        assert!(!of("bad-io", Some(false)).is_anomalous());
+        assert!(of("my-own-kind", Some(true)).is_anomalous());
+        assert!(!of("my-own-kind", None).is_anomalous());
     }
 
     #[test]

@@ -1,7 +1,6 @@
-//! The vocabulary of Tracewise: what a cluster leaves behind, as types.
+//! The vocabulary of CPU traces and their labels: nodes, threads, readings, rates, traces, windows.
 //!
-//! Three kinds of trace: CPU traces ([`reading`], [`trace`]), job traces ([`job`]) and
-//! workflow traces ([`workflow`]). No I/O, no clock, no learning.
+//! No I/O and no learning. Cancellation ([`Stop`]) and metric names live here because every level uses them.
 
 pub mod codec;
 pub mod derive;
@@ -12,10 +11,10 @@ pub mod mode;
 pub mod rates;
 pub mod reading;
 pub mod samples;
+pub mod stop;
 pub mod time;
 pub mod trace;
 pub mod units;
-pub mod workflow;
 
 pub use derive::{Derivation, Deriver};
 pub use id::{Cpu, IdError, JobId, NodeName, ThreadId};
@@ -24,5 +23,6 @@ pub use label::{Injection, Label, Set};
 pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};
 pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, ThreadReading};
+pub use stop::{Stop, Stopped};
 pub use time::{Millis, Timestamp};
 pub use trace::{Coverage, OwnerNumber, Trace, Window};

@@ -143,7 +143,7 @@ fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
 }
 
 fn landing_page(shared: &Shared) -> String {
-    let escape = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let escape = report::escaped;
     let state = match shared.complaint(SystemTime::now().into()) {
         None => "well".to_owned(),
         Some(complaint) => escape(&complaint),

@@ -11,10 +11,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::node::{Collector, Node, NodeSettings, Sample};
-use agent::sampler::{Sampler, Stop};
+use agent::sampler::Sampler;
 use archive::{Archive, Writer, WriterSettings};
+use report::text::show_bytes;
+use workload::Stop;
 use workload::label;
-use workload::units::show_bytes;
 use workload::{Cpu, JobId, Label, NodeName, NodeReading, Owner, Timestamp};
 
 use crate::jobs::{JobError, Mpi, Order, find_mpi};
@@ -140,6 +141,7 @@ pub fn run(
             campaign: campaign.name.clone(),
             set: campaign.set,
             kind: job.turn.kind.to_string(),
+            anomalous: Some(job.turn.kind.is_anomalous()),
             node: settings.node.clone(),
             threads: job.threads,
             start: job.start,

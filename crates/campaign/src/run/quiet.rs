@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::node::{Collector, Node};
-use agent::sampler::Stop;
+use workload::Stop;
 use workload::{Cpu, Timestamp};
 
 use super::{RunError, RunSettings, busy_ticks};

@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use detect::analysis::CHANNELS;
 use learn::Matrix;
 use learn::boost::{BoostError, two_sample_scores};
 use learn::metrics::roc_auc;
@@ -14,7 +15,6 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde::Serialize;
-use threads::analysis::CHANNELS;
 
 use crate::job_trace::JobTrace;
 
@@ -304,6 +304,7 @@ mod tests {
                 campaign: "a".into(),
                 set: Set::Train,
                 kind: name.into(),
+                anomalous: None,
                 job: JobId::new(seed.to_string()).unwrap(),
                 node: NodeName::new("n1").unwrap(),
                 threads: vec![Cpu(0), Cpu(1)],

@@ -11,8 +11,8 @@ mod world;
 
 use std::time::{Duration, Instant};
 
-use agent::sampler::Stop;
 use archive::{Archive, LoadReport, Selection, WriterSettings};
+use workload::Stop;
 use workload::{IdError, Label, Millis, NodeName, NodeReading, Set, Timestamp};
 
 use cluster::Cluster;

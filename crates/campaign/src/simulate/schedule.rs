@@ -85,6 +85,7 @@ pub fn schedule(settings: &ClusterSettings) -> Result<Vec<ScheduledJob>, Simulat
                 campaign: name.clone(),
                 set: *set,
                 kind: placed.shape.kind.to_string(),
+                anomalous: Some(placed.shape.kind.is_anomalous()),
                 job: JobId::new(number.to_string())?,
                 node: node_name(placed.node)?,
                 threads: placed.threads,

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use agent::cpuset::CpuSet;
 use campaign::Kind;
-use campaign::inject::Trouble;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+use detect::inject::Trouble;
 use workload::units::parse_duration;
 use workload::{NodeName, Set, Timestamp};
 

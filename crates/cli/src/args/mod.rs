@@ -2,9 +2,9 @@
 
 mod analyze;
 mod campaign;
+mod detect;
 mod jobs;
-mod threads;
-mod workflow;
+mod workflows;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub use campaign::{
     SimulateArgs,
 };
 
+pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, Look, TableArgs, TrainArgs, WatchArgs};
 pub use jobs::{
     FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
 };
-pub use threads::{EvaluateArgs, ExplainArgs, Look, TableArgs, ThreadsCommand, TrainArgs, WatchArgs};
-pub use workflow::{
+pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
-    Learning, ReadArgs, RecordRunsArgs, TrainRunsArgs, WhichModel, WorkflowCommand,
+    Learning, ReadArgs, RecordRunsArgs, TrainRunsArgs, WhichModel, WorkflowsCommand,
 };
 
 const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
@@ -65,13 +65,13 @@ pub enum Command {
     Analyze(AnalyzeCommand),
     /// Learn what normal looks like on CPU threads, and say what is not
     #[command(subcommand)]
-    Threads(ThreadsCommand),
+    Detect(DetectCommand),
     /// Learn from job traces, and make synthetic ones that a scheduler cannot tell from them
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Read runs of workflows, draw them, and name their trouble
     #[command(subcommand)]
-    Workflow(WorkflowCommand),
+    Workflows(WorkflowsCommand),
     /// The settings in force, and where they can be changed
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use archive::Archive;
+use detect::Kinds;
+use detect::analysis::sampling::{self, SamplingSettings};
+use detect::analysis::spectrum::{self, SpectrumSettings};
+use report::text::{show_bytes, show_count};
 use serde::{Deserialize, Serialize};
-use threads::Kinds;
-use threads::analysis::sampling::{self, SamplingSettings};
-use threads::analysis::spectrum::{self, SpectrumSettings};
-use workload::units::{show_bytes, show_count};
 use workload::{JobId, Set};
 
 use crate::args::{Analysis, AnalyzeCommand, WhichSet};

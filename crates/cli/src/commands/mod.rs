@@ -5,17 +5,16 @@ mod analyze;
 mod archive;
 mod campaign;
 mod config;
+mod detect;
 mod jobs;
 mod record;
-mod threads;
-mod workflow;
+mod workflows;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use ::agent::sampler::Stop;
 use ::archive::Archive;
-use workload::NodeName;
+use workload::{NodeName, Stop};
 
 use crate::args::{AgentCommand, Args, Command, Place};
 use crate::config::Config;
@@ -28,9 +27,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Record(record) => record::run(&record, &Config::load(file)?),
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
-        Command::Threads(command) => threads::run(command, file),
+        Command::Detect(command) => detect::run(command, file),
         Command::Jobs(command) => jobs::run(command),
-        Command::Workflow(command) => workflow::run(command),
+        Command::Workflows(command) => workflows::run(command),
         Command::Config(command) => config::run(command, file),
     }
 }

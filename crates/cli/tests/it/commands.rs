@@ -219,7 +219,7 @@ fn help_is_complete() {
         insta::assert_snapshot!(format!("help-archive-{command}"), help);
     }
     for command in ["train", "score", "embed", "explain", "watch", "evaluate"] {
-        let help = stdout_of(tracewise().args(["threads", command, "--help"]));
+        let help = stdout_of(tracewise().args(["detect", command, "--help"]));
         insta::assert_snapshot!(format!("help-threads-{command}"), help);
     }
     for command in ["inspect", "fit", "sample", "score", "simulate"] {

@@ -6,11 +6,11 @@ mod bad_input;
 mod campaign;
 mod commands;
 mod crash;
+mod detect;
 mod jobs;
 mod prometheus;
 mod s3;
-mod threads;
-mod workflow;
+mod workflows;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

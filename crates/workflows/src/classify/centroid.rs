@@ -1,7 +1,7 @@
 //! The nearest mean: what anything else has to be better than.
 
+use crate::workflow::WorkflowRun;
 use learn::artifact::{Tensor, Tensors};
-use workload::workflow::WorkflowRun;
 
 use super::{Classifier, Evidence, Lesson, shares_of};
 use crate::features::{Quantity, Statistic, View};

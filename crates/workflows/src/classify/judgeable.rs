@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use workload::workflow::{TaskAttempt, TaskRole, WorkflowRun};
+use crate::workflow::{TaskAttempt, TaskRole, WorkflowRun};
 
 use super::{Fitted, n_over};
 use crate::features::Quantity;

@@ -11,10 +11,10 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use crate::workflow::WorkflowRun;
 use learn::artifact::{Artifact, Tensors, part_of, within};
 use learn::moments::median;
 use serde::{Deserialize, Serialize};
-use workload::workflow::WorkflowRun;
 
 use self::picture::{Network, PictureSettings};
 use self::slowdown::SlowdownSettings;

@@ -1,8 +1,8 @@
 //! Gradient-boosted trees on the delay table: one set of trees a class, against all others.
 
+use crate::workflow::WorkflowRun;
 use learn::artifact::Tensors;
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
-use workload::workflow::WorkflowRun;
 
 use super::{Classifier, Evidence, Lesson};
 use crate::error::Result;

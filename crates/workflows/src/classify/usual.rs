@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::workflow::{Delays, TaskAttempt, WorkflowRun};
 use learn::artifact::Tensors;
 use serde::{Deserialize, Serialize};
-use workload::workflow::{Delays, TaskAttempt, WorkflowRun};
 
 use super::{Classifier, Evidence, shares_of};
 use crate::features::{Feature, Quantity, Statistic, View, by_kind, quantile, says_staging};

@@ -8,7 +8,7 @@ pub use chart::{Style, svg};
 pub use page::html;
 pub use pixels::{Pixels, png};
 
-use workload::workflow::{TaskName, TaskRole, WorkflowRun};
+use crate::workflow::{TaskName, TaskRole, WorkflowRun};
 
 /// What a stretch of a task is, in the order of drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

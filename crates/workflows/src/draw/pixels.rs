@@ -94,7 +94,7 @@ pub fn png(pixels: &Pixels) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
+    use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
     use super::*;
 

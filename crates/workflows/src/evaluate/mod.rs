@@ -9,11 +9,11 @@ pub mod report;
 use std::path::Path;
 use std::time::Instant;
 
+use crate::workflow::WorkflowRun;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
-use workload::workflow::WorkflowRun;
 
 pub use self::figures::{Figures, Judged};
 use crate::classify::picture::Frozen;

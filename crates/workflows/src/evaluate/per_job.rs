@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
+use crate::workflow::WorkflowRun;
 use learn::Matrix;
 use learn::boost::{BoostSettings, BoostedTrees};
 use learn::metrics::{pr_auc, roc_auc};
@@ -12,7 +13,6 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::Serialize;
-use workload::workflow::WorkflowRun;
 
 use crate::classify::usual::Usual;
 use crate::dataset::Dataset;
@@ -78,7 +78,7 @@ fn neighbours(run: &WorkflowRun) -> Vec<Vec<usize>> {
             by_host.entry(host).or_default().push(at);
         }
     }
-    let of = |(at, attempt): (usize, &workload::workflow::TaskAttempt)| {
+    let of = |(at, attempt): (usize, &crate::workflow::TaskAttempt)| {
         attempt.host.as_deref().map_or_else(|| vec![at], |host| by_host[host].clone())
     };
     run.attempts.iter().enumerate().map(of).collect()

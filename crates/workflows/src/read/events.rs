@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use workload::workflow::{Span, TaskAttempt, TaskName};
+use crate::workflow::{Span, TaskAttempt, TaskName};
 
 use super::{Recording, kind};
 

@@ -1,7 +1,7 @@
 //! What Pegasus kickstart and PegasusLite say of a single execution: `<task>.out.NNN` and `<task>.err.NNN`.
 
+use crate::workflow::{Span, TaskAttempt};
 use serde::Deserialize;
-use workload::workflow::{Span, TaskAttempt};
 
 #[derive(Debug, Deserialize)]
 struct Record {
@@ -176,13 +176,13 @@ mod tests {
                 3,
             ),
         ] {
-            let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
+            let mut attempt = TaskAttempt::new("a", crate::workflow::TaskRole::Compute, "a", 1);
             add_records(&text, &mut attempt).unwrap();
             assert_eq!((attempt.host.as_deref(), attempt.cpu_seconds), (Some("node7"), Some(cpu)));
             assert_eq!(attempt.exit_code, Some(code));
         }
         let whole = xml("node7", 2.0, 0);
-        let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
+        let mut attempt = TaskAttempt::new("a", crate::workflow::TaskRole::Compute, "a", 1);
         assert!(add_records(&whole[..whole.len() - 30], &mut attempt).unwrap_err().contains("cut off"));
         assert_eq!(add_records("nothing of kickstart", &mut attempt), Ok(()));
     }
@@ -192,7 +192,7 @@ mod tests {
         let text = "x INFO:  Stats: Total 2 transfers, 1.5 MB transferred in 4 seconds. Rate: 1 B/s\n\
             ###[Pegasus Lite] Executing the user task ###\n\
             x INFO:  Stats: Total 1 transfers, 2.0 KB transferred in 1 seconds. Rate: 2 KB/s\n";
-        let mut attempt = TaskAttempt::new("a", workload::workflow::TaskRole::Compute, "a", 1);
+        let mut attempt = TaskAttempt::new("a", crate::workflow::TaskRole::Compute, "a", 1);
         attempt.execution = Span::new(100.0, 130.0).ok();
         add_transfers(text, &mut attempt);
         assert_eq!(attempt.stage_in_bytes, Some(1.5 * 1024.0 * 1024.0));

@@ -1,6 +1,6 @@
 //! What a task does, from what it is called: `individuals_ID0000012` is one of the `individuals`.
 
-use workload::workflow::TaskRole;
+use crate::workflow::TaskRole;
 
 /// How the tasks begin that Pegasus puts beside those of the user.
 const PEGASUS: [(&str, TaskRole); 9] = [

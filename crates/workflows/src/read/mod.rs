@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use workload::workflow::WorkflowRun;
+use crate::workflow::WorkflowRun;
 
 use self::follow::Follower;
 use crate::error::{Error, Result};

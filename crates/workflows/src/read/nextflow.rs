@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
+use crate::workflow::{Span, TaskAttempt, TaskRole};
 use chrono::NaiveDateTime;
-use workload::workflow::{Span, TaskAttempt, TaskRole};
 
 use super::Recording;
 

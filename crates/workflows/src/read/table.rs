@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
+use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 use super::{LONGEST, Recording, kind};
 use crate::dataset::NORMAL;

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 use chrono::{DateTime, NaiveDateTime};
 use serde_json::Value;
-use workload::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 
 use super::{LONGEST, Recording, kind};
 

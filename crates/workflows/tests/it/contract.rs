@@ -3,7 +3,7 @@
 use workflows::classify::{FitSettings, Fitted, Model};
 use workflows::dataset::NORMAL;
 use workflows::unfinished::after;
-use workload::workflow::{Span, TaskAttempt, TaskRole};
+use workflows::workflow::{Span, TaskAttempt, TaskRole};
 
 use crate::made::{dataset, run};
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use workflows::read::follow::Follower;
 use workflows::read::{read, read_one};
-use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
+use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 fn fixture(name: &str) -> PathBuf {
     testbed::workspace().join("fixtures/workflows").join(name)

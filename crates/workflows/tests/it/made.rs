@@ -3,8 +3,8 @@
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workflows::inject::{Trouble, inject};
+use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 use workflows::{Dataset, LabelledRun, Recording};
-use workload::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 /// A healthy run: eight tasks that stage in and compute, one that gathers them.
 pub fn run(name: &str, seed: u64) -> WorkflowRun {

@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use archive::Retention;
+use report::text::show_bytes;
 use serde_json::json;
-use workload::units::show_bytes;
 use workload::{Millis, Timestamp};
 
 use crate::args::CompactArgs;

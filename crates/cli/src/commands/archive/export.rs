@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use archive::Snapshot;
+use report::text::show_count;
 use serde_json::json;
-use workload::units::show_count;
 use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
 
 use crate::args::{ExportArgs, ExportFormat, ExportTable};

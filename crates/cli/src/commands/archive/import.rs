@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 use archive::source::{AgentImport, ColumnMap, CsvImport, PrometheusImport, PrometheusQuery};
 use archive::{Archive, LoadReport};
+use report::text::{show_bytes, show_count};
 use serde::Serialize;
 use workload::Timestamp;
-use workload::units::{show_bytes, show_count};
 
 use crate::args::{ImportArgs, Preset};
 use crate::config::Config;

@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use archive::Selection;
+use report::text::{show_bytes, show_count};
 use serde_json::json;
 use workload::Timestamp;
-use workload::units::{show_bytes, show_count};
 
 use crate::args::ListArgs;
 use crate::config::Config;

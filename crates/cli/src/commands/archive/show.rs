@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use report::text::show_duration;
 use serde_json::json;
-use workload::units::show_length;
 use workload::{Coverage, Derivation, Owner, Rates, Trace};
 
 use crate::args::ShowArgs;
@@ -123,7 +123,7 @@ fn say_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
         first.thread().node,
         show_time(start),
         show_time(end),
-        show_length(end - start),
+        show_duration((end - start).as_seconds()),
         humantime::format_duration(std::time::Duration::from_millis(first.period().0 as u64)),
     ))?;
     say(&format!(

@@ -1,7 +1,7 @@
 //! `tracewise archive verify`
 
+use report::text::{show_bytes, show_count};
 use std::process::ExitCode;
-use workload::units::{show_bytes, show_count};
 
 use crate::args::VerifyArgs;
 use crate::config::Config;

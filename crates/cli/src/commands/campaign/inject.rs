@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use archive::{Archive, Selection};
-use campaign::inject::{CopySettings, copy};
-use workload::units::show_count;
+use detect::inject::{CopySettings, copy};
+use report::text::show_count;
 
 use crate::args::InjectArgs;
 use crate::config::Config;

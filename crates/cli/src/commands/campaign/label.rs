@@ -19,6 +19,8 @@ struct Known {
     job: JobId,
     kind: String,
     set: Set,
+    #[serde(default)]
+    anomalous: Option<bool>,
 }
 
 pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
@@ -32,7 +34,7 @@ pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let catalog = archive.catalog(Selection::default())?;
     let jobs: BTreeMap<&JobId, _> = catalog.jobs.iter().map(|job| (&job.job, job)).collect();
     let mut new = Vec::new();
-    for Known { job, kind, set } in known {
+    for Known { job, kind, set, anomalous } in known {
         let Some((seen, node)) = jobs.get(&job).and_then(|seen| Some((seen, seen.nodes.first()?))) else {
             bail!("{}: {} has no job {job}", shown(), archive.address());
         };
@@ -40,6 +42,7 @@ pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
             campaign: format!("{}-{set}", args.known.file_stem().unwrap_or_default().to_string_lossy()),
             set,
             kind,
+            anomalous,
             node: node.clone(),
             threads: Vec::new(),
             start: seen.first,

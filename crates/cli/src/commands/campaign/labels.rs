@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use report::text::show_duration;
 use workload::Label;
-use workload::units::show_length;
 
 use crate::args::LabelsArgs;
 use crate::config::Config;
@@ -37,7 +37,7 @@ pub fn show(labels: &[Label]) -> anyhow::Result<()> {
                 label.node.to_string(),
                 label.threads.len().to_string(),
                 show_time(label.start),
-                show_length(label.end - label.start),
+                show_duration((label.end - label.start).as_seconds()),
                 label.disturbance.map_or_else(String::new, |share| format!("{:.1} %", share * 100.0)),
                 label.made_by.clone().unwrap_or_default(),
             ]

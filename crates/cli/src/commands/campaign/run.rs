@@ -6,7 +6,7 @@ use anyhow::Context;
 use archive::Archive;
 use campaign::Plan;
 use campaign::run::{RunSettings, Step, Submit};
-use workload::units::{show_count, show_length};
+use report::text::{show_count, show_duration};
 
 use crate::args::CampaignRunArgs;
 use crate::commands::campaign::labels;
@@ -41,7 +41,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
             complain(&format!("campaign {campaign}: {} jobs", show_count(n_jobs as u64)));
         }
         Step::Started { job, turn, .. } => {
-            let length = show_length(turn.length.into());
+            let length = show_duration(turn.length.as_secs_f64());
             complain(&format!("  {job}  {} on {} threads for {length}", turn.kind, turn.n_threads));
         }
         Step::Ended { label } => {

@@ -10,8 +10,8 @@ use archive::Archive;
 use campaign::simulate::model::Model;
 use campaign::simulate::schedule::ClusterSettings;
 use campaign::simulate::{Streamed, into_archive, recorded_model, stream};
+use report::text::{show_bytes, show_count};
 use serde_json::json;
-use workload::units::{show_bytes, show_count};
 use workload::{Label, Millis, Mode, NodeReading, Owner, Timestamp};
 
 use crate::args::SimulateArgs;

@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use jobs::generators::{FitSettings, Fitted};
+use report::text::{show_count, show_duration};
 use serde_json::json;
-use workload::Millis;
-use workload::units::{show_count, show_length};
 
 use crate::args::FitJobsArgs;
 use crate::output::{complain, say, say_json};
@@ -19,7 +18,12 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
     let fitted = Fitted::fit(&trace, args.model, settings, |step| {
         let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
-        complain(&format!("{:4} of {}{loss}  {} left", step.done, step.total, show_length(step.left.into())));
+        complain(&format!(
+            "{:4} of {}{loss}  {} left",
+            step.done,
+            step.total,
+            show_duration(step.left.as_secs_f64())
+        ));
     })?;
     fitted.write(&args.out)?;
     let origin = &fitted.origin;
@@ -31,7 +35,7 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
             args.out.display(),
             fitted.model.name(),
             show_count(origin.n_jobs as u64),
-            show_length(Millis((origin.span_seconds * 1e3) as i64)),
+            show_duration(origin.span_seconds),
             args.seed,
             origin.fit_seconds
         ))?;

@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use jobs::schema::Rule;
 use jobs::{Column, Kind, Trace, Values};
+use report::text::{show_count, show_duration};
 use serde_json::json;
-use workload::Millis;
-use workload::units::{show_count, show_length};
 
 use crate::args::InspectArgs;
 use crate::output::{complain, say, say_json, say_table};
@@ -29,7 +28,7 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
         "{}: {} jobs in {}\n",
         args.input.display(),
         show_count(jobs.len() as u64),
-        show_length(Millis((span * 1e3) as i64))
+        show_duration(span)
     ))?;
     let rows = trace.schema.columns.iter().map(|spec| {
         let column = trace.table.column(&spec.name);

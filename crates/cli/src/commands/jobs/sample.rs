@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::bail;
 use jobs::generators::{Ask, Fitted};
 use jobs::sink;
+use report::text::show_count;
 use serde_json::json;
-use workload::units::show_count;
 
 use crate::args::SampleArgs;
 use crate::output::{complain, say, say_json};

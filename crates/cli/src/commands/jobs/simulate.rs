@@ -4,9 +4,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use jobs::replay::{POLICIES, UTILISATION, machine_for, n_nodes_of, replay};
+use report::text::{show_count, show_duration};
 use serde_json::json;
-use workload::Millis;
-use workload::units::{show_count, show_length};
 
 use crate::args::SimulateJobsArgs;
 use crate::output::{complain, say, say_json, say_table};
@@ -47,7 +46,7 @@ pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     let rows = outcomes.iter().map(|(policy, outcome)| {
         vec![
             (*policy).to_owned(),
-            show_length(Millis((outcome.mean_wait_seconds * 1e3) as i64)),
+            show_duration(outcome.mean_wait_seconds),
             format!("{:.1}", outcome.mean_bounded_slowdown),
             format!("{:.1} %", outcome.utilisation * 100.0),
         ]

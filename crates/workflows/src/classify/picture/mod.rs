@@ -6,6 +6,7 @@ pub mod weights;
 
 use std::sync::{Mutex, PoisonError};
 
+use crate::workflow::WorkflowRun;
 use learn::artifact::{Tensor, Tensors};
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::loss::class_entropy;
@@ -17,7 +18,6 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use workload::workflow::WorkflowRun;
 
 pub use self::net::{Net, Network};
 use super::{Classifier, Evidence, FitSettings, Lesson, Step, most_likely, shares_of};

@@ -1,10 +1,10 @@
 //! Runs that were learnt from, remembered: what classes their like were, and whether a run is like any of them at all.
 
+use crate::workflow::WorkflowRun;
 use learn::Matrix;
 use learn::artifact::{Tensor, Tensors, part_of, within};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
 use rayon::prelude::*;
-use workload::workflow::WorkflowRun;
 
 use crate::classify::trees::Trees;
 use crate::classify::{Classifier, Lesson};

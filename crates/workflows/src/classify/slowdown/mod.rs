@@ -11,9 +11,9 @@
 mod memory;
 mod weekless;
 
+use crate::workflow::WorkflowRun;
 use learn::artifact::{Tensors, part_of, within};
 use serde::{Deserialize, Serialize};
-use workload::workflow::WorkflowRun;
 
 pub use self::memory::Memory;
 pub use self::weekless::Weekless;

@@ -1,13 +1,13 @@
 //! The view that does not see the weeks: how much slower tasks are than their own work explains, and trees that trouble can
 //! only make surer.
 
+use crate::workflow::{TaskRole, WorkflowRun};
 use learn::Matrix;
 use learn::artifact::{Tensors, part_of, within};
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use workload::workflow::{TaskRole, WorkflowRun};
 
 use super::SlowdownSettings;
 use crate::classify::{Lesson, shares_of};

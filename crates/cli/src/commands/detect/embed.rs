@@ -1,0 +1,38 @@
+//! `tracewise detect embed`
+
+use std::process::ExitCode;
+
+use archive::table::{Cell, CellKind, TableWriter};
+use report::text::show_count;
+use serde_json::json;
+
+use super::{KEY, key};
+use crate::args::TableArgs;
+use crate::config::Config;
+use crate::output::{say, say_json};
+
+pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let (trained, archive) = args.look.open(config)?;
+    let names: Vec<String> = (0..trained.n_embedding()).map(|axis| format!("z{axis}")).collect();
+    let mut columns = KEY.to_vec();
+    columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Real)));
+    let mut table = TableWriter::create(&args.out, &columns)?;
+    let mut n_windows = 0;
+    args.look.for_each(&trained, &archive, |moment| {
+        for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
+            let mut row = key(&moment, thread, &trained);
+            row.extend(finding.embedding.iter().map(|value| Cell::Real(f64::from(*value))));
+            table.push(&row)?;
+            n_windows += 1;
+        }
+        Ok(())
+    })?;
+    table.finish()?;
+    if args.json {
+        say_json(&json!({ "out": args.out, "windows": n_windows, "dimensions": names.len() }))?;
+    } else {
+        let windows = show_count(n_windows);
+        say(&format!("{}: {windows} windows in {} dimensions", args.out.display(), names.len()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

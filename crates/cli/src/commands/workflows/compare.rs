@@ -1,0 +1,50 @@
+//! `tracewise workflows compare`
+
+use std::process::ExitCode;
+
+use workflows::compare::compare;
+
+use super::read_run;
+use crate::args::CompareRunsArgs;
+use crate::output::{say, say_json, say_table};
+
+/// Tasks that only one run has and that are named.
+const MOST_NAMES: usize = 5;
+/// Tasks that are shown.
+const MOST_TASKS: usize = 15;
+
+pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
+    let (before, after) = (read_run(&args.before)?.run, read_run(&args.after)?.run);
+    let found = compare(&before, &after);
+    if args.json {
+        say_json(&found)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let rows = found.tasks.iter().take(MOST_TASKS).map(|task| {
+        vec![
+            task.task.clone(),
+            task.delay.to_owned(),
+            format!("{:.0} s", task.before),
+            format!("{:.0} s", task.after),
+            format!("{:+.0} s", task.after - task.before),
+        ]
+    });
+    say_table(&["TASK", "DELAY", ">BEFORE", ">AFTER", ">CHANGE"], &rows.collect::<Vec<_>>())?;
+    let missing = |names: &[String], which: &str| {
+        let (told, rest) = names.split_at(names.len().min(MOST_NAMES));
+        let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
+        if told.is_empty() { String::new() } else { format!("; only in {which}: {}{more}", told.join(", ")) }
+    };
+    say(&format!(
+        "\n{} took {:.0} s, {} took {:.0} s; the largest change of each of {} tasks, the {} largest shown{}{}",
+        before.name,
+        before.makespan(),
+        after.name,
+        after.makespan(),
+        found.tasks.len(),
+        found.tasks.len().min(MOST_TASKS),
+        missing(&found.only_before, "the first"),
+        missing(&found.only_after, "the second"),
+    ))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,122 @@
+//! `tracewise workflows read`
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use report::text::show_count;
+use serde_json::json;
+use workflows::workflow::{TaskName, WorkflowRun};
+
+use super::warn;
+use crate::args::ReadArgs;
+use crate::output::{say, say_json, say_table};
+
+pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
+    let recordings = workflows::read::read(&args.run)?;
+    recordings.iter().for_each(|recording| warn(&args.run, &recording.warnings));
+    if args.json {
+        let runs: Vec<_> =
+            recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
+        match &runs[..] {
+            [one] => say_json(one)?,
+            several => say_json(&several)?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for (at, recording) in recordings.iter().enumerate() {
+        if at > 0 {
+            say("")?;
+        }
+        show(&recording.run)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
+    let attempts: Vec<_> = run
+        .attempts
+        .iter()
+        .zip(run.delays())
+        .enumerate()
+        .map(|(at, (attempt, delays))| {
+            let mut one = json!({
+                "task": attempt.task, "kind": attempt.kind, "role": attempt.role, "attempt": attempt.attempt,
+                "host": attempt.host, "ready": attempt.ready, "submitted": attempt.submitted,
+                "execution": attempt.execution, "cpu_seconds": attempt.cpu_seconds,
+                "stage_in_bytes": attempt.stage_in_bytes, "stage_out_bytes": attempt.stage_out_bytes,
+                "interruptions": attempt.n_interruptions, "exit_code": attempt.exit_code, "delays": delays,
+            });
+            if let Some(label) = labels.get(at) {
+                one["label"] = json!(label);
+            }
+            one
+        })
+        .collect();
+    json!({ "run": run.name, "start": run.start(), "makespan": run.makespan(), "attempts": attempts })
+}
+
+/// A row a kind: how many tasks, and where their time went.
+fn show(run: &WorkflowRun) -> anyhow::Result<()> {
+    let delays = run.delays();
+    let mut kinds: Vec<&str> = Vec::new();
+    for attempt in &run.attempts {
+        if !kinds.contains(&attempt.kind.as_str()) {
+            kinds.push(&attempt.kind);
+        }
+    }
+    let rows: Vec<Vec<String>> = kinds
+        .iter()
+        .map(|kind| {
+            let of: Vec<usize> = (0..delays.len()).filter(|at| run.attempts[*at].kind == *kind).collect();
+            let mean = |value: &dyn Fn(usize) -> f64| {
+                format!("{:.1}", of.iter().map(|at| value(*at)).sum::<f64>() / of.len().max(1) as f64)
+            };
+            let count =
+                |is_such: &dyn Fn(usize) -> bool| of.iter().filter(|at| is_such(**at)).count().to_string();
+            vec![
+                (*kind).to_owned(),
+                count(&|at| run.attempts[at].attempt == 1),
+                count(&|at| run.attempts[at].attempt > 1),
+                count(&|at| run.attempts[at].exit_code.is_some_and(|code| code != 0)),
+                mean(&|at| delays[at].workflow_system),
+                mean(&|at| delays[at].pre_script),
+                mean(&|at| delays[at].queue),
+                mean(&|at| delays[at].stage_in),
+                mean(&|at| delays[at].run),
+                mean(&|at| run.attempts[at].cpu_seconds.unwrap_or_default()),
+                mean(&|at| delays[at].stage_out),
+                mean(&|at| delays[at].post_script),
+            ]
+        })
+        .collect();
+    let header = [
+        "KIND",
+        ">TASKS",
+        ">RETRIES",
+        ">FAILED",
+        ">SYSTEM",
+        ">PRE",
+        ">QUEUE",
+        ">STAGE-IN",
+        ">RUN",
+        ">CPU",
+        ">STAGE-OUT",
+        ">POST",
+    ];
+    say_table(&header, &rows)?;
+    let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
+    let begun: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
+    let planned: BTreeSet<&TaskName> =
+        run.children.iter().flat_map(|(parent, children)| [parent].into_iter().chain(children)).collect();
+    let n_never = planned.difference(&begun).count();
+    let mut open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
+    if n_never > 0 {
+        open += &format!(", {n_never} of {} tasks never begun", planned.len());
+    }
+    say(&format!(
+        "\n{}: {} attempts{open} in {:.0} s; delays are means, in seconds",
+        run.name,
+        show_count(run.attempts.len() as u64),
+        run.makespan()
+    ))
+}
