@@ -41,12 +41,17 @@ pub enum Error {
     Time { node: String, time: i64 },
     #[error("{name:?} is too long for the name of a node")]
     NodeName { name: String },
-    #[error("{path}: end its name in .parquet or .csv, to say which it is to be")]
-    TableFormat { path: String },
     #[error("{address} cannot take these labels: {reason}")]
     Labels { address: String, reason: String },
     #[error("nothing to read: {what}")]
     Nothing { what: String },
+}
+
+impl From<files::Error> for Error {
+    fn from(error: files::Error) -> Self {
+        let (path, source) = error.into_parts();
+        Self::io(&path)(source)
+    }
 }
 
 impl Error {

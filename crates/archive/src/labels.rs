@@ -15,7 +15,7 @@ use crate::Archive;
 use crate::error::{Error, Result};
 use crate::layout::next_id;
 use crate::loader::Loader;
-use crate::spool::{StagedSet, write_durably};
+use crate::spool::StagedSet;
 use crate::store::Store;
 
 /// Each is a folder, and the name of the list in its files.
@@ -64,7 +64,7 @@ fn stage(set: &StagedSet, folder: &str, known: &[impl Serialize]) -> Result<()> 
     let text = serde_json::to_vec(&json!({ "version": VERSION, folder: known }))
         .map_err(|error| Error::io(set.folder())(error.into()))?;
     let prepared = set.prepare();
-    write_durably(&prepared, &text)?;
+    files::write(&prepared, &text)?;
     set.add(&prepared, format!("{folder}/{}-{:08x}.json", next_id(), crc32fast::hash(&text)));
     Ok(())
 }

@@ -27,7 +27,6 @@ mod words;
 mod writer;
 
 pub mod source;
-pub mod table;
 
 use std::path::PathBuf;
 
@@ -91,7 +90,7 @@ impl Archive {
             let set = archive.spool.stage()?;
             let prepared = set.prepare();
             let text = serde_json::json!(Marker { format: FORMAT }).to_string();
-            spool::write_durably(&prepared, text.as_bytes())?;
+            files::write(&prepared, text.as_bytes())?;
             set.add(&prepared, MARKER.into());
             set.commit(&archive.store)?;
         }

@@ -6,7 +6,6 @@
 //! gone, is removed.
 
 use std::fs::{self, File, TryLockError};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -142,11 +141,7 @@ impl StagedSet {
     pub fn commit(mut self, store: &Store) -> Result<()> {
         let commit = Commit { version: 1, files: std::mem::take(&mut *self.files()) };
         let text = serde_json::to_vec(&commit).map_err(|error| Error::io(&self.folder)(error.into()))?;
-        let temporary = self.folder.join("commit.tmp");
-        write_durably(&temporary, &text)?;
-        let path = self.folder.join(COMMIT);
-        fs::rename(&temporary, &path).map_err(Error::io(&path))?;
-        sync_folder(&self.folder)?;
+        files::write(&self.folder.join(COMMIT), &text)?;
         self.is_final = true;
         publish_all(store, &self.folder, &commit)
             .map_err(|cause| Error::Unfinished { cause: Box::new(cause) })?;
@@ -161,11 +156,6 @@ impl Drop for StagedSet {
             let _ = remove_set(&self.folder, &self.lock_path);
         }
     }
-}
-
-pub fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
-    let mut file = File::create(path).map_err(Error::io(path))?;
-    file.write_all(bytes).and_then(|()| file.sync_all()).map_err(Error::io(path))
 }
 
 enum Abandoned {

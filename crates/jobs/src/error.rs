@@ -7,7 +7,7 @@ pub enum Error {
     #[error("{path}: {source}")]
     Io { path: String, source: std::io::Error },
     #[error(transparent)]
-    Archive(#[from] archive::Error),
+    Files(#[from] files::Error),
     #[error(transparent)]
     Artifact(#[from] learn::artifact::ArtifactError),
     #[error("{path}, line {line}: {reason}")]

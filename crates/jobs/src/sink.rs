@@ -1,10 +1,10 @@
 //! Where job traces go: CSV, SWF, Parquet, and JSON for Batsim.
 
-use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
-use archive::table::{Cell, CellKind, TableWriter};
+use files::AtomicFile;
+use files::table::{Cell, CellKind, TableWriter};
 use rayon::prelude::*;
 use serde_json::json;
 
@@ -26,14 +26,11 @@ pub fn write(path: &Path, table: &Table, schema: &Schema) -> Result<()> {
     }
 }
 
-/// Writes beside the file, then puts it in place.
+/// Writes a file that appears whole or not at all.
 fn safely(path: &Path, write: impl FnOnce(&mut dyn Write) -> std::io::Result<()>) -> Result<()> {
-    let mut unfinished = path.as_os_str().to_owned();
-    unfinished.push(".unfinished");
-    let unfinished = Path::new(&unfinished);
-    let mut out = BufWriter::new(File::create(unfinished).map_err(Error::io(unfinished))?);
-    write(&mut out).and_then(|()| out.flush()).map_err(Error::io(unfinished))?;
-    std::fs::rename(unfinished, path).map_err(Error::io(path))
+    let mut file = AtomicFile::create(path)?;
+    write(&mut file).map_err(Error::io(path))?;
+    Ok(file.commit()?)
 }
 
 /// Rows that one thread writes at a time, and how many such parts are in memory.
@@ -69,9 +66,9 @@ fn write_parquet(path: &Path, table: &Table) -> Result<()> {
     let is_small =
         |values: &[f64]| values.iter().all(|value| value.fract() == 0.0 && value.abs() < f64::from(i32::MAX));
     let kind = |column: &Column| match &column.values {
-        Values::Numbers { values, format } if format.unit().is_some() && is_small(values) => CellKind::Whole,
-        Values::Numbers { format, .. } if format.unit().is_some() => CellKind::Real,
-        _ => CellKind::Word,
+        Values::Numbers { values, format } if format.unit().is_some() && is_small(values) => CellKind::Int,
+        Values::Numbers { format, .. } if format.unit().is_some() => CellKind::Float,
+        _ => CellKind::Text,
     };
     let columns: Vec<(&str, CellKind)> =
         table.columns.iter().map(|column| (column.name.as_str(), kind(column))).collect();
@@ -79,13 +76,13 @@ fn write_parquet(path: &Path, table: &Table) -> Result<()> {
     for row in 0..table.n_rows() {
         let cells =
             table.columns.iter().zip(&columns).map(|(column, (_, kind))| match (kind, &column.values) {
-                (CellKind::Whole, Values::Numbers { values, format }) => {
-                    Cell::Whole((values[row] / format.unit().unwrap_or(1.0)) as i32)
+                (CellKind::Int, Values::Numbers { values, format }) => {
+                    Cell::Int((values[row] / format.unit().unwrap_or(1.0)) as i32)
                 }
-                (CellKind::Real, Values::Numbers { values, format }) => {
-                    Cell::Real(values[row] / format.unit().unwrap_or(1.0))
+                (CellKind::Float, Values::Numbers { values, format }) => {
+                    Cell::Float(values[row] / format.unit().unwrap_or(1.0))
                 }
-                _ => Cell::Word(column.cell(row)),
+                _ => Cell::Text(column.cell(row)),
             });
         writer.push(&cells.collect::<Vec<Cell>>())?;
     }

@@ -1,7 +1,6 @@
 //! A folder with a report: the page, each chart as SVG and PNG, and the numbers as JSON.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -15,8 +14,8 @@ const PIXELS: f32 = 2.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Files(#[from] files::Error),
     #[error("a chart cannot be drawn: {reason}")]
     Picture { reason: String },
     #[error("the numbers cannot be written: {0}")]
@@ -29,7 +28,7 @@ pub struct ReportFolder(PathBuf);
 
 impl ReportFolder {
     pub fn create(path: &Path) -> Result<Self, ReportError> {
-        fs::create_dir_all(path).map_err(|source| ReportError::Io { path: path.to_owned(), source })?;
+        fs::create_dir_all(path).map_err(files::Error::io(path))?;
         Ok(Self(path.to_owned()))
     }
 
@@ -54,14 +53,7 @@ impl ReportFolder {
 
     fn write(&self, name: &str, bytes: &[u8]) -> Result<PathBuf, ReportError> {
         let path = self.0.join(name);
-        let temporary = self.0.join(format!(".{name}.part"));
-        let written = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
-        match written {
-            Ok(()) => Ok(path),
-            Err(source) => {
-                let _ = fs::remove_file(&temporary);
-                Err(ReportError::Io { path, source })
-            }
-        }
+        files::write(&path, bytes)?;
+        Ok(path)
     }
 }

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 11] = [
+const LEVELS: [(&str, u32); 12] = [
+    ("files", 1),
     ("workload", 1),
     ("archive", 2),
     ("learn", 2),

@@ -4,8 +4,7 @@
 //! and to refuse it as a whole if a cell makes no sense; then to load it.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
@@ -74,17 +73,6 @@ impl<'a> CsvImport<'a> {
 
 fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
-}
-
-/// The bytes of a file, whatever they are compressed with.
-pub fn open_bytes(path: &Path) -> Result<Box<dyn Read>> {
-    let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(Error::io(path))?);
-    let start = std::io::BufRead::fill_buf(&mut file).map_err(Error::io(path))?;
-    Ok(match start {
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::with_buffer(file).map_err(Error::io(path))?),
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        _ => Box::new(file),
-    })
 }
 
 /// The columns of one thread.
@@ -241,7 +229,7 @@ impl<'a> Table<'a> {
 }
 
 fn reader(path: &Path) -> Result<Reader<Box<dyn Read>>> {
-    Ok(ReaderBuilder::new().from_reader(open_bytes(path)?))
+    Ok(ReaderBuilder::new().from_reader(files::open(path)?))
 }
 
 fn some_of(header: &csv::StringRecord) -> String {

@@ -7,7 +7,7 @@ pub mod prometheus;
 
 pub use agent::AgentImport;
 pub use column_map::ColumnMap;
-pub use csv::{CsvImport, open_bytes};
+pub use csv::CsvImport;
 pub use prometheus::{PrometheusImport, PrometheusQuery};
 
 use workload::Millis;

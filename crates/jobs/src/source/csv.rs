@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use archive::source::open_bytes;
+use files::open;
 
 use super::table_of;
 use crate::error::{Error, Result};
@@ -11,7 +11,7 @@ use crate::table::Table;
 
 /// Bars stand between cells where the header has any, commas otherwise: `sacct` writes the ones, we the others.
 pub fn read(path: &Path) -> Result<Table> {
-    let mut bytes = BufReader::new(open_bytes(path)?);
+    let mut bytes = BufReader::new(open(path)?);
     let start = bytes.fill_buf().map_err(Error::io(path))?;
     let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let delimiter = if header.contains(&b'|') { b'|' } else { b',' };

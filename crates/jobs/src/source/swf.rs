@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-use archive::source::open_bytes;
+use files::open;
 
 use crate::error::{Error, Result};
 use crate::format::Format;
@@ -34,7 +34,7 @@ pub const FIELDS: [&str; 18] = [
 pub fn read(path: &Path) -> Result<Table> {
     let mut notes = Vec::new();
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); FIELDS.len()];
-    for (index, line) in BufReader::new(open_bytes(path)?).lines().enumerate() {
+    for (index, line) in BufReader::new(open(path)?).lines().enumerate() {
         let line = line.map_err(Error::io(path))?;
         let line = line.trim();
         let fault =

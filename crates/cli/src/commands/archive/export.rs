@@ -1,11 +1,12 @@
 //! `tracewise archive export`
 
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use archive::Snapshot;
+use files::AtomicFile;
 use report::text::show_count;
 use serde_json::json;
 use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
@@ -35,9 +36,9 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         sink.flush()?;
         n_rows
     } else {
-        let mut file = NewFile::create(&args.out)?;
-        let n_rows = export(&snapshot, args, &progress, &mut file.sink)?;
-        file.finish()?;
+        let mut file = AtomicFile::create(&args.out)?;
+        let n_rows = export(&snapshot, args, &progress, &mut file)?;
+        file.commit()?;
         n_rows
     };
     drop(progress);
@@ -49,31 +50,6 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         false => complain(&format!("{} rows in {}", show_count(n_rows), args.out.display())),
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A file that appears whole at the end, or not at all.
-struct NewFile {
-    path: PathBuf,
-    sink: BufWriter<tempfile::NamedTempFile>,
-}
-
-impl NewFile {
-    fn create(path: &Path) -> anyhow::Result<Self> {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = tempfile::Builder::new()
-            .prefix(".tracewise-")
-            .permissions(std::os::unix::fs::PermissionsExt::from_mode(0o644))
-            .tempfile_in(folder)
-            .with_context(|| format!("cannot write in {}", folder.display()))?;
-        Ok(Self { path: path.to_owned(), sink: BufWriter::with_capacity(1 << 18, file) })
-    }
-
-    fn finish(self) -> anyhow::Result<()> {
-        let file = self.sink.into_inner().map_err(|error| error.into_error())?;
-        file.as_file().sync_all()?;
-        file.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))?;
-        Ok(())
-    }
 }
 
 fn export(

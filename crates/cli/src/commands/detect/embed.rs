@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use archive::table::{Cell, CellKind, TableWriter};
+use files::table::{Cell, CellKind, TableWriter};
 use report::text::show_count;
 use serde_json::json;
 
@@ -15,13 +15,13 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
     let names: Vec<String> = (0..trained.n_embedding()).map(|axis| format!("z{axis}")).collect();
     let mut columns = KEY.to_vec();
-    columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Real)));
+    columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut n_windows = 0;
     args.look.for_each(&trained, &archive, |moment| {
         for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
             let mut row = key(&moment, thread, &trained);
-            row.extend(finding.embedding.iter().map(|value| Cell::Real(f64::from(*value))));
+            row.extend(finding.embedding.iter().map(|value| Cell::Float(f64::from(*value))));
             table.push(&row)?;
             n_windows += 1;
         }

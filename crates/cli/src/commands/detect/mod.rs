@@ -12,8 +12,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use archive::Archive;
-use archive::table::{Cell, CellKind};
 use detect::{Jobs, Moment, ThreadWindow, Trained, for_each_moment};
+use files::table::{Cell, CellKind};
 
 use crate::args::{DetectCommand, Look};
 use crate::config::Config;
@@ -94,21 +94,21 @@ impl Look {
 
 /// The columns that say which window a row is of.
 const KEY: [(&str, CellKind); 5] = [
-    ("node", CellKind::Word),
-    ("cpu", CellKind::Whole),
-    ("job", CellKind::Word),
+    ("node", CellKind::Text),
+    ("cpu", CellKind::Int),
+    ("job", CellKind::Text),
     ("window_start", CellKind::Time),
-    ("window_seconds", CellKind::Real),
+    ("window_seconds", CellKind::Float),
 ];
 
 /// The cells of [`KEY`].
 fn key(moment: &Moment, thread: &ThreadWindow, trained: &Trained) -> Vec<Cell> {
     let seconds = trained.config.window as f64 * trained.period.as_seconds();
     vec![
-        Cell::Word(thread.node.to_string()),
-        Cell::Whole(i32::from(thread.cpu.0)),
-        Cell::Word(thread.job.to_string()),
-        Cell::Time(moment.start),
-        Cell::Real(seconds),
+        Cell::Text(thread.node.to_string()),
+        Cell::Int(i32::from(thread.cpu.0)),
+        Cell::Text(thread.job.to_string()),
+        Cell::Time(moment.start.0),
+        Cell::Float(seconds),
     ]
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use archive::table::{Cell, CellKind, TableWriter};
 use detect::kinds_of;
+use files::table::{Cell, CellKind, TableWriter};
 use report::text::show_count;
 use serde_json::json;
 use workload::{JobId, NodeName};
@@ -29,8 +29,8 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let kinds = kinds_of(&archive.labels()?);
     let errors: Vec<String> = trained.channels().iter().map(|channel| format!("{channel}_error")).collect();
     let mut columns = KEY.to_vec();
-    columns.extend([("score", CellKind::Real), ("threshold", CellKind::Real)]);
-    columns.extend(errors.iter().map(|name| (name.as_str(), CellKind::Real)));
+    columns.extend([("score", CellKind::Float), ("threshold", CellKind::Float)]);
+    columns.extend(errors.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut jobs: BTreeMap<(JobId, NodeName), JobScores> = BTreeMap::new();
     args.look.for_each(&trained, &archive, |moment| {
@@ -38,7 +38,7 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
             let kind = kinds.get(&thread.job).map(String::as_str);
             let threshold = trained.thresholds.of(kind).score;
             let mut row = key(&moment, thread, &trained);
-            row.extend([finding.score, threshold].into_iter().chain(finding.errors).map(Cell::Real));
+            row.extend([finding.score, threshold].into_iter().chain(finding.errors).map(Cell::Float));
             table.push(&row)?;
             let of_job = jobs.entry((thread.job.clone(), thread.node.clone())).or_default();
             of_job.n_windows += 1;

@@ -1,0 +1,126 @@
+//! Files and directories that appear whole or not at all, and survive a power loss once they are there.
+
+use std::fs::{self, File, Permissions};
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use tempfile::NamedTempFile;
+
+use crate::error::{Error, Result};
+
+const BUFFER_BYTES: usize = 1 << 18;
+/// As `File::create` would give under the usual umask; a temporary file would be 0600.
+const MODE: u32 = 0o644;
+
+/// A file under a temporary name in its directory. [`AtomicFile::commit`] gives it its own name;
+/// without it, nothing is left.
+#[derive(Debug)]
+pub struct AtomicFile {
+    path: PathBuf,
+    file: BufWriter<NamedTempFile>,
+}
+
+impl AtomicFile {
+    pub fn create(path: &Path) -> Result<Self> {
+        let file = tempfile::Builder::new()
+            .prefix(".tracewise-")
+            .permissions(Permissions::from_mode(MODE))
+            .tempfile_in(dir_of(path))
+            .map_err(Error::io(path))?;
+        Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_BYTES, file) })
+    }
+
+    /// A second handle to the temporary file, for writers that want to own one. Write through this
+    /// handle or through the [`AtomicFile`], not through both.
+    pub fn handle(&self) -> Result<File> {
+        self.file.get_ref().as_file().try_clone().map_err(Error::io(&self.path))
+    }
+
+    /// Writes everything to disk, then replaces whatever has the name.
+    pub fn commit(self) -> Result<()> {
+        let path = self.path;
+        let file = self.file.into_inner().map_err(|error| Error::io(&path)(error.into_error()))?;
+        file.as_file().sync_all().map_err(Error::io(&path))?;
+        file.persist(&path).map_err(|error| Error::io(&path)(error.error))?;
+        sync_dir(dir_of(&path))
+    }
+}
+
+impl Write for AtomicFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Writes a whole file atomically.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut file = AtomicFile::create(path)?;
+    file.write_all(bytes).map_err(Error::io(path))?;
+    file.commit()
+}
+
+/// Puts the directory `new` in place of `target`, which may exist: at every moment there is a whole
+/// directory of that name. The replaced directory is removed.
+pub fn replace_dir(new: &Path, target: &Path) -> Result<()> {
+    let exchanged = renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE);
+    match exchanged {
+        Ok(()) => {
+            sync_dir(dir_of(target))?;
+            fs::remove_dir_all(new).map_err(Error::io(new))
+        }
+        Err(rustix::io::Errno::NOENT) => {
+            fs::rename(new, target).map_err(Error::io(target))?;
+            sync_dir(dir_of(target))
+        }
+        Err(error) => Err(Error::io(target)(error.into())),
+    }
+}
+
+/// Makes the names in a directory survive a power loss.
+pub fn sync_dir(dir: &Path) -> Result<()> {
+    File::open(dir).and_then(|dir| dir.sync_all()).map_err(Error::io(dir))
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_appears_when_it_is_committed_and_leaves_nothing_otherwise() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.txt");
+        let mut file = AtomicFile::create(&path).unwrap();
+        file.write_all(b"one").unwrap();
+        assert!(!path.exists());
+        drop(file);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        write(&path, b"two").unwrap();
+        write(&path, b"three").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"three");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_directory_is_replaced_in_one_step() {
+        let dir = tempfile::tempdir().unwrap();
+        let (new, target) = (dir.path().join("new"), dir.path().join("target"));
+        for text in ["first", "second"] {
+            fs::create_dir(&new).unwrap();
+            fs::write(new.join("file"), text).unwrap();
+            replace_dir(&new, &target).unwrap();
+            assert_eq!(fs::read_to_string(target.join("file")).unwrap(), text);
+            assert!(!new.exists());
+        }
+    }
+}
