@@ -112,14 +112,14 @@ def main():
             lines.append("")
             exathlon = scratch / "exathlon"
             run(TRACEWISE, "archive", "import", "--preset", "exathlon", *archives, "--into", exathlon)
-            run(TRACEWISE, "archive", "compact", exathlon)
+            run(TRACEWISE, "archive", "compact", "--data", exathlon)
         else:
             lines += ["Size on Exathlon: not measured, since TRACEWISE_DATA is not set.", ""]
             exathlon = None
 
         counters = scratch / "counters"
         measured("ingest", counters, 4, 128, 7200)
-        run(TRACEWISE, "archive", "compact", counters)
+        run(TRACEWISE, "archive", "compact", "--data", counters)
         lines += [
             "## Reading into f32 windows",
             "",

@@ -35,7 +35,7 @@ def table(header, rows):
 
 
 def labels_section():
-    labels = json.loads(tracewise("campaign", "labels", RECORDED, "--json"))
+    labels = json.loads(tracewise("campaign", "labels", "--data", RECORDED, "--json"))
     minutes = sum(label["end"] - label["start"] for label in labels) / 60
     rows = []
     for label in labels:
@@ -59,8 +59,8 @@ def labels_section():
 
 def analysis_section(title, name, archive, *options):
     out = Path(tempfile.mkdtemp())
-    spectrum = json.loads(tracewise("analyze", "spectrum", archive, "--out", out, "--json", *options))
-    sampling = json.loads(tracewise("analyze", "sampling", archive, "--out", out, "--json", *options))
+    spectrum = json.loads(tracewise("analyze", "spectrum", "--data", archive, "--out", out, "--json", *options))
+    sampling = json.loads(tracewise("analyze", "sampling", "--data", archive, "--out", out, "--json", *options))
     charts = ["spectrum-user", "spectrum-system", "silhouette", "pca-1s"]
     for chart in charts:
         shutil.copy(out / f"{chart}.svg", CHARTS / f"{name}-{chart}.svg")
@@ -101,7 +101,7 @@ def simulator_section(scratch):
         simulated, out = scratch / f"simulated-{seed}", scratch / f"report-{seed}"
         options = SIMULATED.replace("--seed 1", f"--seed {seed}").split()
         tracewise("campaign", "simulate", *options, "--into", simulated)
-        outcomes.append(json.loads(tracewise("campaign", "compare", RECORDED, simulated, "--out", out, "--seed", seed, "--json")))
+        outcomes.append(json.loads(tracewise("campaign", "compare", "--recorded", RECORDED, "--simulated", simulated, "--out", out, "--seed", seed, "--json")))
 
     def over_seeds(values):
         values = [value for value in values if value is not None]

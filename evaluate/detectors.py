@@ -143,7 +143,7 @@ def main():
         for name, _ in EXATHLON:
             tracewise("archive", "import", "--preset", "exathlon", Path(data) / f"cpu-traces/{name}.csv.zst", "--job", name,
                       "--into", archive)
-        tracewise("campaign", "label", archive, "--known", known)
+        tracewise("campaign", "label", "--data", archive, "--known", known)
         part, exathlon = evaluate(work, "exathlon", archive, LARGE_SETTINGS, 3, ["strength"])
         lines += ["## Exathlon", "", "Real Spark applications, 4 nodes × 32 threads, all normal: trouble is put into them. "
                   "A file is a job; one hour to learn from, the next for thresholds, three days later to judge by.", *part, ""]

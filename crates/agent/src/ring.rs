@@ -173,11 +173,8 @@ mod tests {
     }
 
     fn seconds(ring: &Ring, from: i64) -> Vec<i64> {
-        let mut found = Vec::new();
-        let visit = |_: &Source, reading: NodeReading| found.push(reading.time.0 / 1_000);
-        let segments = ring.since(Timestamp::from_seconds(from)).map(Kept::bytes);
-        samples::for_each(&samples::join(segments), visit).unwrap();
-        found
+        let joined = samples::join(ring.since(Timestamp::from_seconds(from)).map(Kept::bytes));
+        samples::read(&joined).map(|read| read.unwrap().1.time.0 / 1_000).collect()
     }
 
     #[test]

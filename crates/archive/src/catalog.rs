@@ -83,7 +83,7 @@ impl Archive {
                 known.nodes.insert(node.clone());
             };
             for file in snapshot.thread_files(&node).iter().chain(snapshot.job_files(&node)) {
-                file.info.jobs.iter().for_each(|(job, (first, last))| note(job, *first, *last));
+                file.info.jobs.iter().for_each(|(job, span)| note(job, span.0, span.1));
                 cpus.extend(&file.info.cpus);
                 summary.sources.insert(file.info.source.origin.clone());
                 summary.files += 1;

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use workload::derive::Scale;
-use workload::{Millis, Source, Timestamp};
+use workload::{Control, Millis, Source, Timestamp};
 
 use crate::Archive;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::OpenFile;
 use crate::hours;
 use crate::layout::{Partition, StoredFile, Table};
@@ -37,29 +37,26 @@ pub struct CompactReport {
 impl Archive {
     /// Merges the files of each node's day. At any moment readers see either the old files or the
     /// new one; the old ones stay for `grace`, for those who are reading them, and are removed by a
-    /// later compaction. `progress` is told how many of how many days are done.
-    pub fn compact(
-        &self,
-        now: Timestamp,
-        grace: Millis,
-        mut progress: impl FnMut(usize, usize),
-    ) -> Result<CompactReport> {
-        let days = self.files_by_day()?;
+    /// later compaction. Progress is counted in days. Stopped, it keeps the days that are done.
+    pub fn compact(&self, now: Timestamp, grace: Millis, control: &Control<'_>) -> Result<CompactReport> {
+        let archive = self.with_stop(control.stop());
+        let days = archive.files_by_day()?;
         let mut report = CompactReport::default();
-        let n_days = days.len();
-        for (done, (partition, stored)) in days.into_iter().enumerate() {
-            progress(done, n_days);
-            match self.compact_day(&partition, &stored, now, grace) {
+        let n_days = days.len() as u64;
+        for (done, (partition, stored)) in (0..).zip(days) {
+            control.report(done, n_days)?;
+            match archive.compact_day(&partition, &stored, now, grace) {
                 Ok(day) => {
                     report.files_before += day.files_before;
                     report.files_after += day.files_after;
                     report.bytes_before += day.bytes_before;
                     report.bytes_after += day.bytes_after;
                 }
+                Err(error @ Error::Stopped(_)) => return Err(error),
                 Err(error) => report.problems.push(error.to_string()),
             }
         }
-        progress(n_days, n_days);
+        control.report(n_days, n_days)?;
         Ok(report)
     }
 
@@ -102,6 +99,7 @@ impl Archive {
         let set = self.spool.stage()?;
         let prepared = prepare_file(&set, target, |writer| {
             for pieces in hours::pieces_by_hour(files, Timestamp::MIN, Timestamp::MAX).values() {
+                self.store.check_stop()?;
                 match partition.table {
                     Table::Cpu => writer.write_threads(&hours::read_threads(&self.store, files, pieces)?),
                     Table::Cgroup => writer.write_jobs(&hours::read_jobs(&self.store, files, pieces)?),

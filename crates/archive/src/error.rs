@@ -43,6 +43,8 @@ pub enum Error {
     NodeName { name: String },
     #[error("{address} cannot take these labels: {reason}")]
     Labels { address: String, reason: String },
+    #[error("{0}")]
+    Stopped(#[from] workload::Stopped),
     #[error("nothing to read: {what}")]
     Nothing { what: String },
 }

@@ -263,7 +263,7 @@ impl SegmentIndex {
     pub fn sources(&self, node: &NodeName) -> impl Iterator<Item = &Source> {
         let places = self.records.get(node).into_iter().flatten();
         let numbers: BTreeSet<u32> = places.map(|place| place.source).collect();
-        numbers.into_iter().map(|number| &self.names.sources[number as usize])
+        numbers.into_iter().map(|number| self.names.sources[number as usize].as_ref())
     }
 
     /// First and last time of a node's readings.
@@ -300,7 +300,7 @@ impl SegmentIndex {
                 let reason = format!("a record at byte {} cannot be understood", place.offset);
                 Error::damaged(&self.path.to_string_lossy(), reason)
             })?;
-            let source = &self.names.sources[place.source as usize];
+            let source = self.names.sources[place.source as usize].as_ref();
             let rows = open.entry(place.source).or_insert_with(|| NodeRows {
                 source: source.clone(),
                 threads: ThreadRows::default(),

@@ -31,7 +31,7 @@ pub mod source;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-use workload::Source;
+use workload::{Source, Stop};
 
 pub use catalog::{Catalog, JobSummary, NodeSummary};
 pub use compact::{CompactReport, Retention};
@@ -121,9 +121,17 @@ impl Archive {
         self.store.address()
     }
 
+    /// The same archive, whose long calls, and those of what they return, end with
+    /// [`Error::Stopped`] within a second of `stop`. A commit that has begun is finished, and so
+    /// are the writes of a [`Writer`].
+    #[must_use]
+    pub fn with_stop(&self, stop: &Stop) -> Self {
+        Self { store: self.store.with_stop(stop), spool: self.spool.clone() }
+    }
+
     /// The live way in; one at a time.
     pub fn writer(&self, source: Source, settings: WriterSettings) -> Result<Writer> {
-        Writer::open(self.store.clone(), self.spool.clone(), source, settings)
+        Writer::open(self.store.with_stop(&Stop::default()), self.spool.clone(), source, settings)
     }
 
     /// The way in for a whole file or a stretch of Prometheus: all of it becomes visible, or nothing.

@@ -68,6 +68,7 @@ impl Loader {
             }
             _ => {
                 check_node(node)?;
+                self.store.check_stop()?;
                 self.write_gathered()?;
                 let (node, threads) = (node.clone(), vec![reading.clone()]);
                 self.gathered = Some(NodeReading { node, time, threads, jobs: Vec::new() });
@@ -79,6 +80,7 @@ impl Loader {
     /// A node as a whole, with its jobs.
     pub fn push_node(&mut self, reading: &NodeReading) -> Result<()> {
         check_node(&reading.node)?;
+        self.store.check_stop()?;
         self.write_gathered()?;
         self.n_pushed += reading.threads.len() as u64;
         self.journal.append_in_passing(reading, &self.source)
@@ -93,7 +95,7 @@ impl Loader {
         self.journal.append_in_passing(&gathered, &Source { period, ..self.source.clone() })
     }
 
-    /// Makes everything visible.
+    /// Makes everything visible. Stopped before its last step, it leaves nothing.
     pub fn finish(mut self) -> Result<LoadReport> {
         self.write_gathered()?;
         let Some(segment) = self.journal.finish()? else {
@@ -101,7 +103,7 @@ impl Loader {
         };
         let index = SegmentIndex::read(&segment)?;
         let mut report = LoadReport { nodes: index.nodes().count(), ..self.report };
-        for file in prepare_segment(&self.set, &index)? {
+        for file in prepare_segment(&self.set, &index, self.store.stop())? {
             let (first, last) = (file.info.first(), file.info.last());
             if file.info.table == Table::Cpu {
                 report.readings += file.info.rows();
@@ -112,6 +114,7 @@ impl Loader {
             report.bytes += file.bytes;
         }
         report.repeated = self.n_pushed.saturating_sub(report.readings);
+        self.store.check_stop()?;
         self.set.commit(&self.store)?;
         Ok(report)
     }

@@ -1,5 +1,6 @@
 //! What all network calls of this crate share.
 
+use std::future::Future;
 use std::io;
 use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use reqwest::{Client, StatusCode, Url};
 use tokio::runtime::{Builder, Runtime};
+
+use workload::{Stop, Stopped};
 
 use crate::error::{Error, Result};
 
@@ -21,6 +24,24 @@ pub fn runtime() -> io::Result<Arc<Runtime>> {
     let runtime =
         Builder::new_multi_thread().worker_threads(2).thread_name("archive-io").enable_all().build()?;
     Ok(slot.insert(Arc::new(runtime)).clone())
+}
+
+/// How often a call that waits looks whether it is to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Waits for a call, or until it is time to stop.
+pub async fn until<T>(stop: &Stop, call: impl Future<Output = T>) -> Result<T, Stopped> {
+    stop.check()?;
+    let stopped = async {
+        while !stop.is_set() {
+            tokio::time::sleep(STOP_INTERVAL).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        outcome = call => Ok(outcome),
+        () = stopped => Err(Stopped),
+    }
 }
 
 /// Chooses the cryptography for TLS, unless the program has chosen already.
@@ -53,11 +74,22 @@ pub struct Peer {
     /// The address without a password.
     pub shown: String,
     runtime: Arc<Runtime>,
+    stop: Stop,
+}
+
+/// Why there is no answer.
+pub enum NoAnswer {
+    Stopped,
+    /// What went wrong on the wire, and whether asking again may help.
+    Failed {
+        reason: String,
+        is_passing: bool,
+    },
 }
 
 impl Peer {
     /// `example` is how its address is written.
-    pub fn new(url: &str, example: &str, timeout: Duration) -> Result<Self> {
+    pub fn new(url: &str, example: &str, timeout: Duration, stop: &Stop) -> Result<Self> {
         let refused = |reason: String| {
             let host = url.rsplit_once('@').map_or(url, |(_, host)| host);
             Error::Server { url: host.to_owned(), reason }
@@ -80,20 +112,42 @@ impl Peer {
             .build()
             .map_err(|error| refused(error.to_string()))?;
         let runtime = runtime().map_err(|error| refused(error.to_string()))?;
-        Ok(Self { client, base, shown: shown.as_str().trim_end_matches('/').to_owned(), runtime })
+        Ok(Self {
+            client,
+            base,
+            shown: shown.as_str().trim_end_matches('/').to_owned(),
+            runtime,
+            stop: stop.clone(),
+        })
     }
 
     pub fn failed(&self, reason: impl Into<String>) -> Error {
         Error::Server { url: self.shown.clone(), reason: reason.into() }
     }
 
-    /// What it answers, or what went wrong on the wire and whether asking again may help.
-    pub fn get(&self, url: Url) -> Result<(StatusCode, Bytes), (String, bool)> {
-        let answered = self.runtime.block_on(async {
+    /// Asks once.
+    pub fn get(&self, url: Url) -> Result<(StatusCode, Bytes), NoAnswer> {
+        let answer = async {
             let response = self.client.get(url).send().await?;
             let status = response.status();
             response.bytes().await.map(|body| (status, body))
-        });
-        answered.map_err(|error| in_words(&error))
+        };
+        let answered = self.runtime.block_on(until(&self.stop, answer)).map_err(|_| NoAnswer::Stopped)?;
+        answered.map_err(|error| {
+            let (reason, is_passing) = in_words(&error);
+            NoAnswer::Failed { reason, is_passing }
+        })
+    }
+
+    /// Waits before asking again.
+    pub fn pause(&self, length: Duration) {
+        self.stop.wait(length);
+    }
+
+    pub fn no_answer(&self, cause: NoAnswer) -> Error {
+        match cause {
+            NoAnswer::Stopped => Error::Stopped(Stopped),
+            NoAnswer::Failed { reason, .. } => self.failed(reason),
+        }
     }
 }

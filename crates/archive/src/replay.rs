@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use workload::{Cpu, Millis, NodeName, NodeReading, ThreadReading, Timestamp};
+use workload::{Cpu, Millis, NodeName, NodeReading, Stop, Stopped, ThreadReading, Timestamp};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::rows::ThreadRows;
 use crate::snapshot::Snapshot;
 
@@ -68,13 +68,14 @@ impl<'a> Replay<'a> {
 }
 
 impl Pace {
-    fn wait_for(&mut self, time: Timestamp) {
+    fn wait_for(&mut self, time: Timestamp, stop: &Stop) -> Result<(), Stopped> {
         let (begun, first) = *self.begun.get_or_insert_with(|| (Instant::now(), time));
         let due = (time - first).0.max(0) as f64 / 1e3 / self.speed;
         let due = Duration::try_from_secs_f64(due).unwrap_or(Duration::MAX);
         if let Some(rest) = due.checked_sub(begun.elapsed()) {
-            std::thread::sleep(rest);
+            stop.wait(rest);
         }
+        stop.check()
     }
 }
 
@@ -84,10 +85,12 @@ impl Iterator for Replay<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(reading) = self.ready.next() {
-                if let Some(pace) = &mut self.pace {
-                    pace.wait_for(reading.time);
-                }
-                return Some(Ok(reading));
+                let stop = self.snapshot.stop();
+                let waited = match &mut self.pace {
+                    Some(pace) => pace.wait_for(reading.time, stop),
+                    None => stop.check(),
+                };
+                return Some(waited.map(|()| reading).map_err(Error::from));
             }
             let hour = self.hours.pop()?;
             if let Err(error) = self.load(hour) {

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 use ulid::Ulid;
 use workload::{
-    Cpu, Derivation, Deriver, JobId, JobReading, Millis, NodeName, Source, ThreadId, Timestamp, Trace,
+    Cpu, Derivation, Deriver, JobId, JobReading, Millis, NodeName, Source, Stop, ThreadId, Timestamp, Trace,
 };
 
 use crate::error::Result;
@@ -61,6 +61,7 @@ impl Snapshot {
         // counted once, rather than missed.
         let mut segments = Vec::new();
         for path in journal::segments(&spool.journal())? {
+            store.check_stop()?;
             match SegmentIndex::read(&path) {
                 Ok(index) => {
                     if let Ending::Damaged { offset } = index.ending {
@@ -87,6 +88,10 @@ impl Snapshot {
         Ok(Self { store: store.clone(), selection, threads, jobs, segments })
     }
 
+    pub(crate) fn stop(&self) -> &Stop {
+        self.store.stop()
+    }
+
     /// The nodes that may have readings in the selection.
     pub fn nodes(&self) -> Vec<NodeName> {
         let in_journal = self.segments.iter().flat_map(|segment| segment.nodes());
@@ -108,6 +113,7 @@ impl Snapshot {
     pub(crate) fn journal_rows(&self, node: &NodeName) -> Result<Vec<(Ulid, Source, ThreadRows)>> {
         let mut found = Vec::new();
         for segment in &self.segments {
+            self.store.check_stop()?;
             let read = segment.read_node(node)?.into_iter();
             found.extend(read.map(|rows| (segment.id, rows.source, rows.threads)));
         }
@@ -169,7 +175,7 @@ impl Snapshot {
         if let Some(job) = &self.selection.job {
             let spans: Vec<_> = files.iter().filter_map(|file| file.info.jobs.get(job)).collect();
             let near = |hour: &Timestamp| {
-                spans.iter().any(|(first, last)| *hour <= *last && *hour + Millis::HOUR > *first - lookback)
+                spans.iter().any(|span| *hour <= span.1 && *hour + Millis::HOUR > span.0 - lookback)
             };
             parts.retain(|hour, parts| {
                 near(hour) || parts.iter().any(|part| matches!(part, Part::Journal(_)))
@@ -185,6 +191,7 @@ impl Snapshot {
         let files = self.job_files(node);
         let mut rows = crate::rows::JobRows::default();
         for pieces in hours::pieces_by_hour(files, *from, *to).values() {
+            self.store.check_stop()?;
             rows.rows.extend(hours::read_jobs(&self.store, files, pieces)?.rows);
         }
         for segment in &self.segments {
@@ -314,6 +321,7 @@ impl Hours<'_> {
 
     /// The readings of parts of an hour, sorted.
     fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
+        self.store.check_stop()?;
         let rows = ThreadRows::merged(parts.iter().map(|part| match part {
             Part::Group((file, group)) => self.files[*file].read_threads(self.store, *group),
             Part::Journal(index) => Ok(self.journal[*index].1.clone().between(hour, hour + Millis::HOUR)),

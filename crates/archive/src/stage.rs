@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use parquet::errors::ParquetError;
 use rayon::prelude::*;
 use ulid::Ulid;
-use workload::{NodeName, Source, Timestamp};
+use workload::{NodeName, Source, Stop, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::file::{FileInfo, FileWriter};
@@ -87,13 +87,14 @@ pub fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error + '_ {
 
 /// Prepares the files of a segment of the journal, nodes in parallel. Their ids follow from the
 /// segment's own, so that doing it again after a crash names them as before.
-pub fn prepare_segment(set: &StagedSet, index: &SegmentIndex) -> Result<Vec<Prepared>> {
+pub fn prepare_segment(set: &StagedSet, index: &SegmentIndex, stop: &Stop) -> Result<Vec<Prepared>> {
     let nodes: Vec<_> = index.nodes().collect();
     let prepared: Result<Vec<Vec<Prepared>>> = nodes
         .par_iter()
         .map(|node| {
             let mut files = Vec::new();
             index.for_each_part(node, ROWS_IN_MEMORY, |rows| {
+                stop.check()?;
                 let part = (files.len() as u128).min(IDS_FOR_PARTS - 1);
                 files.extend(prepare_rows(set, node, Ulid(index.id.0 + part), rows)?);
                 Ok(())

@@ -17,7 +17,7 @@ use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::Runtime;
-use workload::Timestamp;
+use workload::{Stop, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::net;
@@ -49,6 +49,8 @@ pub struct Store {
     folder: Option<PathBuf>,
     objects: Arc<dyn ObjectStore>,
     runtime: Arc<Runtime>,
+    /// Ends calls, except those that make something visible.
+    stop: Stop,
 }
 
 impl std::fmt::Debug for Store {
@@ -86,7 +88,20 @@ impl Store {
         };
         let endpoint = s3.endpoint.clone().unwrap_or_default();
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { address, endpoint, folder, objects, runtime })
+        Ok(Self { address, endpoint, folder, objects, runtime, stop: Stop::default() })
+    }
+
+    /// The same place, whose calls end within a second of `stop`.
+    pub fn with_stop(&self, stop: &Stop) -> Self {
+        Self { stop: stop.clone(), ..self.clone() }
+    }
+
+    pub fn stop(&self) -> &Stop {
+        &self.stop
+    }
+
+    pub fn check_stop(&self) -> Result<()> {
+        Ok(self.stop.check()?)
     }
 
     pub fn address(&self) -> &str {
@@ -138,10 +153,10 @@ impl Store {
     /// A whole object, if it is there.
     pub fn read(&self, path: &str) -> Result<Option<Bytes>> {
         let location = self.object_path(path)?;
-        match self.runtime.block_on(async { self.objects.get(&location).await?.bytes().await }) {
+        match self.wait(path, async { self.objects.get(&location).await?.bytes().await }) {
             Ok(bytes) => Ok(Some(bytes)),
-            Err(object_store::Error::NotFound { .. }) => Ok(None),
-            Err(source) => Err(self.failed(path, source)),
+            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
@@ -156,7 +171,9 @@ impl Store {
         let Some(root) = &self.folder else {
             let bytes = fs::read(prepared).map_err(Error::io(prepared))?;
             let location = self.object_path(path)?;
-            self.wait(path, self.objects.put(&location, bytes.into()))?;
+            // What is to become visible is not stopped half-way.
+            let put = self.runtime.block_on(self.objects.put(&location, bytes.into()));
+            put.map_err(|cause| self.failed(path, cause))?;
             return fs::remove_file(prepared).map_err(Error::io(prepared));
         };
         let target = root.join(path);
@@ -169,9 +186,9 @@ impl Store {
     /// Removes an object; one that is gone already is no error.
     pub fn delete(&self, path: &str) -> Result<()> {
         let location = self.object_path(path)?;
-        match self.runtime.block_on(self.objects.delete(&location)) {
-            Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
-            Err(source) => return Err(self.failed(path, source)),
+        match self.wait(path, self.objects.delete(&location)) {
+            Err(error) if !error.is_not_found() => return Err(error),
+            _ => {}
         }
         if let Some(root) = &self.folder {
             let mut emptied = root.join(path);
@@ -186,7 +203,8 @@ impl Store {
     }
 
     fn wait<T>(&self, path: &str, call: impl Future<Output = object_store::Result<T>>) -> Result<T> {
-        self.runtime.block_on(call).map_err(|source| self.failed(path, source))
+        let waited = self.runtime.block_on(net::until(&self.stop, call))?;
+        waited.map_err(|cause| self.failed(path, cause))
     }
 
     fn failed(&self, path: &str, cause: object_store::Error) -> Error {

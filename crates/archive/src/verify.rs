@@ -1,8 +1,10 @@
 //! Checking every byte of an archive.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use rayon::prelude::*;
 use serde::Serialize;
-use workload::Timestamp;
+use workload::{Control, Timestamp};
 
 use crate::Archive;
 use crate::error::{Error, Result};
@@ -32,8 +34,12 @@ pub struct VerifyReport {
 }
 
 impl Archive {
-    /// Reads everything. `progress` is told how many of how many files are done.
-    pub fn verify(&self, progress: impl Fn(usize, usize) + Sync) -> Result<VerifyReport> {
+    /// Reads everything. Progress is counted in files.
+    pub fn verify(&self, control: &Control<'_>) -> Result<VerifyReport> {
+        self.with_stop(control.stop()).verify_all(control)
+    }
+
+    fn verify_all(&self, control: &Control<'_>) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         let mut stored = Vec::new();
         for table in Table::ALL {
@@ -53,18 +59,17 @@ impl Archive {
                 }
             }
         }
-        let done = std::sync::atomic::AtomicUsize::new(0);
-        let checked: Vec<_> = stored
+        let n_done = AtomicU64::new(0);
+        let checked: Result<Vec<_>> = stored
             .par_iter()
             .map(|file| {
                 let outcome = self.check(file);
-                let done = done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-                progress(done, stored.len());
-                (file, outcome)
+                control.report(n_done.fetch_add(1, Ordering::Relaxed) + 1, stored.len() as u64)?;
+                Ok((file, outcome))
             })
             .collect();
         let mut sound = Vec::new();
-        for (file, outcome) in checked {
+        for (file, outcome) in checked? {
             match outcome {
                 Ok(readings) => {
                     report.files += 1;
@@ -108,6 +113,7 @@ impl Archive {
             });
         }
         for path in journal::segments(&self.spool.journal())? {
+            self.store.check_stop()?;
             report.journal_segments += 1;
             let shown = path.to_string_lossy().into_owned();
             match SegmentIndex::read(&path).map(|segment| segment.ending) {
@@ -135,6 +141,7 @@ impl Archive {
             return Err(Error::damaged(&path, "its first bytes are not those of Parquet"));
         }
         for (group, info) in file.info.row_groups.iter().enumerate() {
+            self.store.check_stop()?;
             let mut keys: Vec<(i64, u16)> = Vec::new();
             let times: Vec<i64> = match stored.partition.table {
                 Table::Cpu => {

@@ -133,7 +133,7 @@ fn flush_segment(store: &Store, spool: &Spool, path: &Path) -> Result<()> {
         read => read?,
     };
     let set = spool.stage()?;
-    prepare_segment(&set, &index)?;
+    prepare_segment(&set, &index, store.stop())?;
     if !set.is_empty() {
         set.commit(store)?;
     }

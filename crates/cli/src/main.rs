@@ -11,6 +11,7 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
+use workload::Stopped;
 
 fn main() -> ExitCode {
     archive::reuse_memory();
@@ -19,8 +20,12 @@ fn main() -> ExitCode {
     match commands::run(args) {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) if error.chain().any(|cause| cause.is::<Stopped>()) => {
+            output::eprint_note("stopped");
+            ExitCode::from(commands::INTERRUPTED)
+        }
         Err(error) => {
-            output::complain(&format!("error: {}", output::in_words(&error)));
+            output::eprint_note(&format!("error: {}", output::one_line(&error)));
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::output::complain;
+use crate::output::eprint_note;
 
 const LINE_EVERY: Duration = Duration::from_secs(5);
 
@@ -38,7 +38,7 @@ impl Progress {
         let mut last = self.last_line.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if last.elapsed() >= LINE_EVERY {
             *last = Instant::now();
-            complain(&format!("{}: {} %", self.what, done * 100 / total.max(1)));
+            eprint_note(&format!("{}: {} %", self.what, done * 100 / total.max(1)));
         }
     }
 }

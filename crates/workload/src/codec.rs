@@ -6,6 +6,7 @@
 //! whole segment can be made without decoding what follows.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::{
     Cpu, JobId, JobReading, Mode, NodeName, NodeReading, Owner, Source, ThreadReading, Ticks, Timestamp,
@@ -174,7 +175,7 @@ fn encode_threads(threads: &[ThreadReading], last: &mut Vec<ThreadReading>, byte
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     pub nodes: Vec<NodeName>,
-    pub sources: Vec<Source>,
+    pub sources: Vec<Arc<Source>>,
 }
 
 /// What a record opens with.
@@ -194,7 +195,7 @@ impl Names {
         }
         let source = usize::try_from(cursor.varint()?).ok()?;
         if source == self.sources.len() {
-            self.sources.push(serde_json::from_str(cursor.text()?).ok()?);
+            self.sources.push(Arc::new(serde_json::from_str(cursor.text()?).ok()?));
         }
         let known = node < self.nodes.len() && source < self.sources.len();
         known.then_some(Opening { node, source, time: Timestamp(unzigzag(cursor.varint()?)) })

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{Cpu, JobId, NodeName};
-use crate::time::{Timestamp, epoch_seconds};
+use crate::time::Timestamp;
 
 /// What the jobs of a campaign are used for. Test data is used neither for training nor for model selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -47,10 +47,8 @@ pub struct Label {
     pub job: JobId,
     pub node: NodeName,
     pub threads: Vec<Cpu>,
-    #[serde(with = "epoch_seconds")]
     pub start: Timestamp,
     /// When it was read last while it ran.
-    #[serde(with = "epoch_seconds")]
     pub end: Timestamp,
     /// How it was made, where there is more than one way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -80,9 +78,7 @@ pub struct Injection {
     pub job: JobId,
     pub node: NodeName,
     pub threads: Vec<Cpu>,
-    #[serde(with = "epoch_seconds")]
     pub start: Timestamp,
-    #[serde(with = "epoch_seconds")]
     pub end: Timestamp,
 }
 

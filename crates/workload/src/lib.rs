@@ -23,6 +23,6 @@ pub use label::{Injection, Label, Set};
 pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};
 pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, ThreadReading};
-pub use stop::{Stop, Stopped};
+pub use stop::{Control, Stop, Stopped};
 pub use time::{Millis, Timestamp};
 pub use trace::{Coverage, OwnerNumber, Trace, Window};

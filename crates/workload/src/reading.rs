@@ -156,6 +156,6 @@ impl NodeReading {
                 "ticks": thread.ticks })
         };
         let threads: Vec<_> = self.threads.iter().map(thread).collect();
-        json!({ "time": self.time.0 as f64 / 1e3, "node": self.node, "threads": threads }).to_string()
+        json!({ "time": self.time, "node": self.node, "threads": threads }).to_string()
     }
 }

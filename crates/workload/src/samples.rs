@@ -1,6 +1,8 @@
 //! Readings on their way from an agent to whoever asks: segments of [`codec`](crate::codec), one
 //! after another. The media type is [`MEDIA_TYPE`].
 
+use std::sync::Arc;
+
 use crate::codec::{Cursor, Encoder, Names, NodeDecoder, put_varint};
 use crate::{NodeReading, Source, Timestamp};
 
@@ -11,7 +13,7 @@ const MAGIC: &[u8; 8] = b"TWSMPL\0\x01";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SamplesError {
-    #[error("these are no samples of a version this Tracewise knows")]
+    #[error("these are not samples of a version this Tracewise knows")]
     Magic,
     #[error("the samples end too early, or are damaged")]
     Damaged,
@@ -73,36 +75,72 @@ pub fn join(segments: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
     bytes
 }
 
-/// Visits every reading of joined segments, in the order in which they were written.
-pub fn for_each(bytes: &[u8], mut visit: impl FnMut(&Source, NodeReading)) -> Result<(), SamplesError> {
-    if bytes.is_empty() {
-        return Ok(());
-    }
-    let mut cursor = Cursor(bytes.strip_prefix(MAGIC).ok_or(SamplesError::Magic)?);
-    while !cursor.0.is_empty() {
-        let segment = cursor.run().ok_or(SamplesError::Damaged)?;
-        for_each_in(segment, &mut visit).ok_or(SamplesError::Damaged)?;
-    }
-    Ok(())
+/// The readings of joined segments, in the order in which they were written. The first error is the
+/// last item.
+pub fn read(bytes: &[u8]) -> impl Iterator<Item = Result<SourcedReading, SamplesError>> {
+    let body = bytes.strip_prefix(MAGIC);
+    let refused = (body.is_none() && !bytes.is_empty()).then_some(Err(SamplesError::Magic));
+    let mut segments = Cursor(body.unwrap_or_default());
+    let segments = std::iter::from_fn(move || {
+        let segment = (!segments.0.is_empty()).then(|| segments.run())?;
+        if segment.is_none() {
+            segments = Cursor(&[]);
+        }
+        Some(segment)
+    });
+    let mut has_ended = false;
+    let readings = segments.flat_map(|segment| SegmentReadings::new(segment));
+    refused
+        .into_iter()
+        .chain(readings)
+        .take_while(move |reading| !std::mem::replace(&mut has_ended, reading.is_err()))
 }
 
-/// Visits every reading of one segment; `None` if it is damaged.
-pub fn for_each_in(segment: &[u8], mut visit: impl FnMut(&Source, NodeReading)) -> Option<()> {
-    let mut names = Names::default();
-    let mut decoders: Vec<NodeDecoder> = Vec::new();
-    let mut cursor = Cursor(segment);
-    while !cursor.0.is_empty() {
-        let mut record = Cursor(cursor.run()?);
-        let opening = names.opening(&mut record)?;
-        if decoders.len() < names.nodes.len() {
-            decoders.push(NodeDecoder::default());
-        }
-        let (threads, jobs) = decoders[opening.node].decode(&mut record)?;
-        let node = names.nodes[opening.node].clone();
-        let reading = NodeReading { node, time: opening.time, threads: threads.to_vec(), jobs };
-        visit(&names.sources[opening.source], reading);
+/// The readings of one segment, the same way.
+pub fn read_segment(segment: &[u8]) -> impl Iterator<Item = Result<SourcedReading, SamplesError>> {
+    SegmentReadings::new(Some(segment))
+}
+
+/// A reading, and where it comes from.
+pub type SourcedReading = (Arc<Source>, NodeReading);
+
+struct SegmentReadings<'a> {
+    /// `None` where the segment is damaged.
+    rest: Option<Cursor<'a>>,
+    names: Names,
+    decoders: Vec<NodeDecoder>,
+    has_failed: bool,
+}
+
+impl<'a> SegmentReadings<'a> {
+    fn new(segment: Option<&'a [u8]>) -> Self {
+        Self { rest: segment.map(Cursor), names: Names::default(), decoders: Vec::new(), has_failed: false }
     }
-    Some(())
+
+    fn decode_next(&mut self) -> Option<SourcedReading> {
+        let mut record = Cursor(self.rest.as_mut()?.run()?);
+        let opening = self.names.opening(&mut record)?;
+        if self.decoders.len() < self.names.nodes.len() {
+            self.decoders.push(NodeDecoder::default());
+        }
+        let (threads, jobs) = self.decoders[opening.node].decode(&mut record)?;
+        let node = self.names.nodes[opening.node].clone();
+        let reading = NodeReading { node, time: opening.time, threads: threads.to_vec(), jobs };
+        Some((self.names.sources[opening.source].clone(), reading))
+    }
+}
+
+impl Iterator for SegmentReadings<'_> {
+    type Item = Result<SourcedReading, SamplesError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.has_failed || self.rest.as_ref().is_some_and(|rest| rest.0.is_empty()) {
+            return None;
+        }
+        let reading = self.decode_next().ok_or(SamplesError::Damaged);
+        self.has_failed = reading.is_err();
+        Some(reading)
+    }
 }
 
 #[cfg(test)]
@@ -147,24 +185,26 @@ mod tests {
 
     #[test]
     fn what_is_joined_is_read() {
-        let mut found = Vec::new();
-        for_each(&joined(), |_, reading| found.push(reading)).unwrap();
-        assert_eq!(found, readings().0);
-        assert_eq!(for_each(b"<html>", |_, _| {}), Err(SamplesError::Magic));
+        let found: Result<Vec<NodeReading>, SamplesError> = read(&joined()).map(|read| Ok(read?.1)).collect();
+        assert_eq!(found, Ok(readings().0));
+        assert_eq!(read(b"<html>").collect::<Vec<_>>(), [Err(SamplesError::Magic)]);
+        assert_eq!(read(b"").count(), 0);
     }
 
     proptest! {
         #[test]
         fn what_is_cut_short_is_refused_or_ends_between_segments(at in 8usize..200) {
             let whole = joined();
-            let mut n_found = 0;
-            let read = for_each(&whole[..at.min(whole.len())], |_, _| n_found += 1);
-            prop_assert!(read.is_err() || n_found % 4 == 0 || n_found == 10);
+            let found: Vec<_> = read(&whole[..at.min(whole.len())]).collect();
+            let n_read = found.iter().filter(|reading| reading.is_ok()).count();
+            let is_refused = matches!(found.last(), Some(Err(SamplesError::Damaged)));
+            prop_assert!(is_refused || n_read % 4 == 0 || n_read == 10);
+            prop_assert!(found.len() - n_read <= 1);
         }
 
         #[test]
         fn no_bytes_make_it_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let _ = for_each(&join([bytes.as_slice()].into_iter()), |_, _| {});
+            read(&join([bytes.as_slice()].into_iter())).for_each(drop);
         }
     }
 }

@@ -1,6 +1,7 @@
-//! Cancellation: one handle that ends waiting threads and long loops, on request or at a deadline.
+//! Control of long operations: cancellation, on request or at a deadline, and progress.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A request to stop, shared by whoever asks and whoever works. Clones refer to the same request.
@@ -49,6 +50,49 @@ impl Stop {
     }
 }
 
+/// What a long operation is given: when to stop, and whom to tell how far it has come.
+#[derive(Clone, Copy)]
+pub struct Control<'a> {
+    stop: &'a Stop,
+    progress: &'a (dyn Fn(u64, u64) + Sync),
+}
+
+impl<'a> Control<'a> {
+    /// `progress` is called with how much is done, and of how much; several threads may call it at once.
+    pub fn new(stop: &'a Stop, progress: &'a (dyn Fn(u64, u64) + Sync)) -> Self {
+        Self { stop, progress }
+    }
+
+    /// Reports progress; an error if it is time to stop.
+    pub fn report(&self, done: u64, total: u64) -> Result<(), Stopped> {
+        (self.progress)(done, total);
+        self.check()
+    }
+
+    /// An error if it is time to stop.
+    pub fn check(&self) -> Result<(), Stopped> {
+        self.stop.check()
+    }
+
+    pub fn stop(&self) -> &'a Stop {
+        self.stop
+    }
+}
+
+impl Default for Control<'_> {
+    /// Runs to the end, and reports to nobody.
+    fn default() -> Self {
+        static NEVER: LazyLock<Stop> = LazyLock::new(Stop::default);
+        Self { stop: &NEVER, progress: &|_, _| {} }
+    }
+}
+
+impl fmt::Debug for Control<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Control").field("stop", self.stop).finish_non_exhaustive()
+    }
+}
+
 /// A long operation ended early because it was asked to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("stopped before it was finished")]
@@ -67,6 +111,22 @@ mod tests {
         stop.now();
         assert!(waiting.join().unwrap());
         assert_eq!(stop.check(), Err(Stopped));
+    }
+
+    #[test]
+    fn a_report_tells_and_then_stops() {
+        let (stop, told) = (Stop::default(), Mutex::new(Vec::new()));
+        let tell = |done, total| {
+            told.lock().unwrap().push((done, total));
+            if done == 2 {
+                stop.now();
+            }
+        };
+        let control = Control::new(&stop, &tell);
+        let outcome = (1..10).try_for_each(|done| control.report(done, 9));
+        assert_eq!(outcome, Err(Stopped));
+        assert_eq!(*told.lock().unwrap(), [(1, 9), (2, 9)]);
+        assert_eq!(Control::default().report(1, 1), Ok(()));
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! Moments and lengths of time, in whole milliseconds.
+//!
+//! As data, a [`Timestamp`] is a number of seconds since the epoch. Stored formats that hold
+//! milliseconds name [`epoch_millis`] explicitly.
 
 use std::fmt;
 use std::ops::{Add, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A length of time in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -31,10 +34,25 @@ impl From<Duration> for Millis {
     }
 }
 
-/// A moment: milliseconds since the Unix epoch, UTC.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
+/// A moment: milliseconds since the Unix epoch, UTC. Serialised as seconds since the epoch: a whole
+/// number, or one with a fraction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(pub i64);
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 % 1_000 {
+            0 => serializer.serialize_i64(self.0 / 1_000),
+            _ => serializer.serialize_f64(self.0 as f64 / 1e3),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Timestamp {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        f64::deserialize(deserializer).map(|seconds| Self((seconds * 1e3).round() as i64))
+    }
+}
 
 impl Timestamp {
     pub const MIN: Self = Self(i64::MIN);
@@ -83,21 +101,18 @@ impl Sub for Timestamp {
     }
 }
 
-/// A moment as a number of epoch seconds, for what programs read: whole, or with a fraction.
-pub mod epoch_seconds {
+/// Moments in stored formats, as whole milliseconds since the epoch: `#[serde(with = "epoch_millis")]`.
+pub mod epoch_millis {
     use serde::{Deserialize, Deserializer, Serializer};
 
     use super::Timestamp;
 
     pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
-        match time.0 % 1_000 {
-            0 => serializer.serialize_i64(time.0 / 1_000),
-            _ => serializer.serialize_f64(time.0 as f64 / 1e3),
-        }
+        serializer.serialize_i64(time.0)
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
-        f64::deserialize(deserializer).map(|seconds| Timestamp((seconds * 1e3).round() as i64))
+        i64::deserialize(deserializer).map(Timestamp)
     }
 }
 
@@ -125,6 +140,22 @@ mod tests {
         assert_eq!(shown(1_525_707_211_000), "1525707211");
         assert_eq!(shown(1_525_707_211_042), "1525707211.042");
         assert_eq!(shown(-1_500), "-1.500");
+    }
+
+    #[test]
+    fn a_moment_is_a_number_of_seconds_and_milliseconds_only_where_asked_for() {
+        #[derive(Serialize, Deserialize, PartialEq, Debug)]
+        struct Both {
+            shown: Timestamp,
+            #[serde(with = "epoch_millis")]
+            stored: Timestamp,
+        }
+        for (ms, text) in [(12_000, r#"{"shown":12,"stored":12000}"#), (42, r#"{"shown":0.042,"stored":42}"#)]
+        {
+            let both = Both { shown: Timestamp(ms), stored: Timestamp(ms) };
+            assert_eq!(serde_json::to_string(&both).unwrap(), text);
+            assert_eq!(serde_json::from_str::<Both>(text).unwrap(), both);
+        }
     }
 
     #[test]

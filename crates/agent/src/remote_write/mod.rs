@@ -174,18 +174,15 @@ impl Pusher {
         let Some((first, segment)) = self.shared.ring().segment_from(self.next) else {
             return (self.next, readings);
         };
-        let (mut number, mut is_full, mut n_samples) = (first, false, 0);
-        samples::for_each_in(&segment.bytes(), |_, reading| {
-            number += 1;
-            if number <= self.next || is_full {
-                return;
-            }
+        let mut n_samples = 0;
+        let n_sent = self.next.saturating_sub(first) as usize;
+        for (_, reading) in samples::read_segment(&segment.bytes()).flatten().skip(n_sent) {
             n_samples += reading.threads.len() * SAMPLES_PER_THREAD;
-            is_full = n_samples > SAMPLES_PER_REQUEST && !readings.is_empty();
-            if !is_full {
-                readings.push(reading);
+            if n_samples > SAMPLES_PER_REQUEST && !readings.is_empty() {
+                break;
             }
-        });
+            readings.push(reading);
+        }
         let next = first.max(self.next) + readings.len() as u64;
         (next, readings)
     }

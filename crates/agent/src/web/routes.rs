@@ -133,12 +133,11 @@ fn samples(query: &str, shared: &Shared) -> Answer {
 
 fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
     let mut lines = String::new();
-    samples::for_each_in(segment, |_, reading| {
-        if reading.time >= since {
-            lines += &reading.json_line();
-            lines.push('\n');
-        }
-    });
+    for (_, reading) in samples::read_segment(segment).flatten().filter(|(_, reading)| reading.time >= since)
+    {
+        lines += &reading.json_line();
+        lines.push('\n');
+    }
     lines.into_bytes()
 }
 

@@ -6,7 +6,7 @@ use archive::source::{AgentImport, PrometheusImport, PrometheusQuery};
 use archive::{Archive, Selection, Settings};
 use testbed::fake_node::FakeNode;
 use testbed::http;
-use workload::{Derivation, Millis, NodeName, Timestamp, Trace};
+use workload::{Control, Derivation, Millis, NodeName, Stop, Timestamp, Trace};
 
 use crate::{LiveNode, agent_on};
 
@@ -47,8 +47,9 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
         node_label: "instance".into(),
         timeout: Duration::from_secs(10),
     };
-    PrometheusImport::survey(query).unwrap().load(&scraped, |_, _| {}).unwrap();
-    AgentImport::fetch(&agent.url(), None, Duration::from_secs(10)).unwrap().load(&sampled).unwrap();
+    let (stop, control, timeout) = (Stop::default(), Control::default(), Duration::from_secs(10));
+    PrometheusImport::survey(query, &stop).unwrap().load(&scraped, &control).unwrap();
+    AgentImport::fetch(&agent.url(), None, timeout, &stop).unwrap().load(&sampled, &control).unwrap();
 
     let (scraped, sampled) = (traces(&scraped, "127.0.0.1"), traces(&sampled, "n1"));
     assert_eq!((scraped.len(), sampled.len()), (8, 8));

@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use ulid::Ulid;
+use workload::time::epoch_millis;
 use workload::{JobId, JobReading, NodeName, Source, Timestamp};
 
 use crate::columns::{Column, Kind};
@@ -71,16 +72,22 @@ pub struct FileInfo {
     pub node: NodeName,
     pub source: Source,
     /// First and last reading of each job that owned a thread.
-    pub jobs: BTreeMap<JobId, (Timestamp, Timestamp)>,
+    pub jobs: BTreeMap<JobId, Span>,
     pub cpus: BTreeSet<u16>,
     /// Files that this one was made from, and stands in for.
     pub replaces: BTreeSet<Ulid>,
     pub row_groups: Vec<RowGroupInfo>,
 }
 
+/// First and last moment, stored as an array of two numbers of milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span(#[serde(with = "epoch_millis")] pub Timestamp, #[serde(with = "epoch_millis")] pub Timestamp);
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowGroupInfo {
+    #[serde(with = "epoch_millis")]
     pub first: Timestamp,
+    #[serde(with = "epoch_millis")]
     pub last: Timestamp,
     pub rows: u64,
     /// Distinct threads and moments: less than `rows` where several jobs are known of one.

@@ -11,7 +11,7 @@ use parquet::file::writer::SerializedFileWriter;
 use ulid::Ulid;
 use workload::{JobId, JobReading, Measure, Millis, Mode, NodeName, Source, Timestamp};
 
-use super::{FOOTER_KEY, FileInfo, RowGroupInfo, columns_of};
+use super::{FOOTER_KEY, FileInfo, RowGroupInfo, Span, columns_of};
 use crate::columns::{self, Values};
 use crate::layout::{FORMAT, Table};
 use crate::rows::{JobRows, ThreadRows};
@@ -86,7 +86,7 @@ impl<W: Write + Send> FileWriter<W> {
                     || (rows.cpus[*row], rows.times[*row]) != (rows.cpus[row - 1], rows.times[row - 1])
             };
             let moments = (start..end).filter(is_new).count();
-            self.write_group(&columns, (end - start, moments), bounds(&rows.times[start..end]))?;
+            self.write_group(&columns, end - start, moments, bounds(&rows.times[start..end]))?;
             let mut at = start;
             for run in rows.owner_of_row[start..end].chunk_by(|a, b| a == b) {
                 if let Some(job) = rows.owners[run[0] as usize].job() {
@@ -103,9 +103,9 @@ impl<W: Write + Send> FileWriter<W> {
     pub fn write_jobs(&mut self, rows: &JobRows) -> Result<(), ParquetError> {
         for hour in rows.rows.chunk_by(|a, b| a.0.floor(Millis::HOUR) == b.0.floor(Millis::HOUR)) {
             let times: Vec<i64> = hour.iter().map(|(time, _)| time.0).collect();
-            self.write_group(&job_columns(hour), (hour.len(), hour.len()), bounds(&times))?;
+            self.write_group(&job_columns(hour), hour.len(), hour.len(), bounds(&times))?;
             for (time, reading) in hour {
-                note_job(&mut self.info.jobs, &reading.job, (*time, *time));
+                note_job(&mut self.info.jobs, &reading.job, Span(*time, *time));
             }
         }
         Ok(())
@@ -114,8 +114,9 @@ impl<W: Write + Send> FileWriter<W> {
     fn write_group(
         &mut self,
         columns: &[Values],
-        (rows, moments): (usize, usize),
-        (first, last): (Timestamp, Timestamp),
+        rows: usize,
+        moments: usize,
+        Span(first, last): Span,
     ) -> Result<(), ParquetError> {
         let offset = self.parquet.bytes_written() as u64;
         self.parquet.flush()?;
@@ -149,17 +150,15 @@ impl<W: Write + Send> FileWriter<W> {
 }
 
 /// The first and the last of some moments.
-fn bounds(times: &[i64]) -> (Timestamp, Timestamp) {
+fn bounds(times: &[i64]) -> Span {
     let (first, last) = (times.iter().min(), times.iter().max());
-    (Timestamp(first.copied().unwrap_or(0)), Timestamp(last.copied().unwrap_or(0)))
+    Span(Timestamp(first.copied().unwrap_or(0)), Timestamp(last.copied().unwrap_or(0)))
 }
 
-type Span = (Timestamp, Timestamp);
-
-fn note_job(jobs: &mut BTreeMap<JobId, Span>, job: &JobId, (from, to): Span) {
+fn note_job(jobs: &mut BTreeMap<JobId, Span>, job: &JobId, span: Span) {
     match jobs.get_mut(job) {
-        Some((first, last)) => (*first, *last) = ((*first).min(from), (*last).max(to)),
-        None => drop(jobs.insert(job.clone(), (from, to))),
+        Some(known) => *known = Span(known.0.min(span.0), known.1.max(span.1)),
+        None => drop(jobs.insert(job.clone(), span)),
     }
 }
 

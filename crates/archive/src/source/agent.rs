@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::StatusCode;
-use workload::{NodeReading, Source, Timestamp, samples};
+use workload::{Control, NodeReading, Source, Stop, Timestamp, samples};
 
 use crate::error::Result;
 use crate::net::Peer;
@@ -18,14 +18,14 @@ pub struct AgentImport {
 
 impl AgentImport {
     /// Asks for what was read at `from` or later.
-    pub fn fetch(url: &str, from: Option<Timestamp>, timeout: Duration) -> Result<Self> {
-        let peer = Peer::new(url, "http://n001:9742", timeout)?;
+    pub fn fetch(url: &str, from: Option<Timestamp>, timeout: Duration, stop: &Stop) -> Result<Self> {
+        let peer = Peer::new(url, "http://n001:9742", timeout, stop)?;
         let mut url = peer.base.clone();
         url.set_path("/samples");
         if let Some(from) = from {
             url.query_pairs_mut().append_pair("since", &from.as_epoch_seconds().to_string());
         }
-        let (status, body) = peer.get(url).map_err(|(reason, _)| peer.failed(reason))?;
+        let (status, body) = peer.get(url).map_err(|cause| peer.no_answer(cause))?;
         let failed = |reason: String| peer.failed(reason);
         match status {
             StatusCode::OK => {}
@@ -37,13 +37,13 @@ impl AgentImport {
         }
         let mut readings = Vec::new();
         let mut source = None;
-        samples::for_each(&body, |from_source, reading| {
-            source.get_or_insert_with(|| from_source.clone());
+        for read in samples::read(&body) {
+            let (from_source, reading) = read.map_err(|error| failed(error.to_string()))?;
+            source.get_or_insert_with(|| Source::clone(&from_source));
             if from.is_none_or(|from| reading.time >= from) {
                 readings.push(reading);
             }
-        })
-        .map_err(|error| failed(error.to_string()))?;
+        }
         let source = source.ok_or_else(|| failed("it has no readings in that stretch of time".into()))?;
         let source = Source { origin: format!("{} {}", peer.shown, source.origin), ..source };
         Ok(Self { address: peer.shown, readings, source })
@@ -54,9 +54,14 @@ impl AgentImport {
         &self.address
     }
 
-    pub fn load(&self, archive: &Archive) -> Result<LoadReport> {
-        let mut loader = archive.loader(self.source.clone())?;
-        self.readings.iter().try_for_each(|reading| loader.push_node(reading))?;
+    /// Loads the readings. Progress is counted in readings; stopped, it leaves nothing.
+    pub fn load(&self, archive: &Archive, control: &Control<'_>) -> Result<LoadReport> {
+        let mut loader = archive.with_stop(control.stop()).loader(self.source.clone())?;
+        let n_readings = self.readings.len() as u64;
+        for (done, reading) in (0..).zip(&self.readings) {
+            control.report(done, n_readings)?;
+            loader.push_node(reading)?;
+        }
         loader.finish()
     }
 }

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
 use workload::{
-    Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, ThreadReading, Ticks, Timestamp,
+    Control, Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, Stop, ThreadReading, Ticks,
+    Timestamp,
 };
 
 use super::column_map::{ColumnMap, Layout, TimeFormat, match_column};
@@ -31,9 +32,15 @@ pub struct CsvImport<'a> {
 impl<'a> CsvImport<'a> {
     /// Goes through the file once. `layout` is the map's name, for the record; `job` is the one that
     /// every row belongs to, whatever the map says.
-    pub fn survey(file: &Path, map: &'a ColumnMap, layout: &str, job: Option<JobId>) -> Result<Self> {
+    pub fn survey(
+        file: &Path,
+        map: &'a ColumnMap,
+        layout: &str,
+        job: Option<JobId>,
+        stop: &Stop,
+    ) -> Result<Self> {
         let table = Table::open(file, map)?;
-        let survey = table.survey()?;
+        let survey = table.survey(stop)?;
         let source = Source {
             origin: format!("{} ({layout})", file_name(file)),
             measure: map.unit.measure(),
@@ -45,15 +52,15 @@ impl<'a> CsvImport<'a> {
         Ok(Self { table, survey, source, job })
     }
 
-    /// Loads the file. `progress` is told how many of how many rows are done.
-    pub fn load(&self, archive: &Archive, mut progress: impl FnMut(u64, u64)) -> Result<LoadReport> {
+    /// Loads the file. Progress is counted in rows; stopped, it leaves nothing.
+    pub fn load(&self, archive: &Archive, control: &Control<'_>) -> Result<LoadReport> {
         let Self { table, survey, source, job } = self;
-        let mut loader = archive.loader(source.clone())?;
+        let mut loader = archive.with_stop(control.stop()).loader(source.clone())?;
         let mut n_rows = 0;
         table.for_each_row(|row| {
             n_rows += 1;
             if n_rows % 64 == 0 {
-                progress(n_rows, survey.n_rows);
+                control.report(n_rows, survey.n_rows)?;
             }
             let time = row.time()?;
             for thread in row.threads()? {
@@ -66,7 +73,7 @@ impl<'a> CsvImport<'a> {
             }
             Ok(())
         })?;
-        progress(survey.n_rows, survey.n_rows);
+        control.report(survey.n_rows, survey.n_rows)?;
         loader.finish()
     }
 }
@@ -193,12 +200,15 @@ impl<'a> Table<'a> {
     }
 
     /// Goes through the whole file once, and refuses it if any cell makes no sense.
-    fn survey(&self) -> Result<Survey> {
+    fn survey(&self, stop: &Stop) -> Result<Survey> {
         let (mut decimals, mut n_rows) = (0, 0);
         let mut last_times: HashMap<(NodeName, Cpu), i64> = HashMap::new();
         let mut gaps: BTreeMap<i64, u64> = BTreeMap::new();
         self.for_each_row(|row| {
             n_rows += 1;
+            if n_rows % 64 == 0 {
+                stop.check()?;
+            }
             let time = row.time()?.0;
             for (index, thread) in row.threads()?.into_iter().enumerate() {
                 for (_, column) in thread.modes {

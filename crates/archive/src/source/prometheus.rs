@@ -10,12 +10,13 @@ use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use workload::{
-    Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, ThreadReading, Ticks, Timestamp,
+    Control, Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, Stop, ThreadReading, Ticks,
+    Timestamp,
 };
 
 use super::nominal_period;
 use crate::error::{Error, Result};
-use crate::net::Peer;
+use crate::net::{NoAnswer, Peer};
 use crate::{Archive, LoadReport, Loader};
 
 /// Our own agent's counter. Who owns a thread is a metric beside it.
@@ -60,8 +61,8 @@ pub struct PrometheusImport {
 
 impl PrometheusImport {
     /// Asks which nodes there are.
-    pub fn survey(query: PrometheusQuery) -> Result<Self> {
-        let server = Server::new(&query)?;
+    pub fn survey(query: PrometheusQuery, stop: &Stop) -> Result<Self> {
+        let server = Server::new(&query, stop)?;
         if query.from >= query.to {
             return Err(server.failed("the stretch of time is empty: --from has to be before --to".into()));
         }
@@ -77,10 +78,11 @@ impl PrometheusImport {
         &self.server.0.shown
     }
 
-    /// Loads the samples. `progress` is told how much of how much is done.
-    pub fn load(&self, archive: &Archive, mut progress: impl FnMut(u64, u64)) -> Result<LoadReport> {
-        let loaded = match self.load_as(archive, KERNEL_TICKS, &mut progress) {
-            Err(LoadError::FinerTicks) => self.load_as(archive, FINE_TICKS, &mut progress),
+    /// Loads the samples. Progress is counted in thousandths of a node; stopped, it leaves nothing.
+    pub fn load(&self, archive: &Archive, control: &Control<'_>) -> Result<LoadReport> {
+        let archive = archive.with_stop(control.stop());
+        let loaded = match self.load_as(&archive, KERNEL_TICKS, control) {
+            Err(LoadError::FinerTicks) => self.load_as(&archive, FINE_TICKS, control),
             done => done,
         };
         loaded.map_err(|error| match error {
@@ -93,7 +95,7 @@ impl PrometheusImport {
         &self,
         archive: &Archive,
         ticks_per_second: u32,
-        progress: &mut impl FnMut(u64, u64),
+        control: &Control<'_>,
     ) -> Result<LoadReport, LoadError> {
         let Self { query, server, selector, nodes, modes } = self;
         let source = Source {
@@ -112,7 +114,8 @@ impl PrometheusImport {
             let mut length = LONGEST_QUERY;
             while at < query.to {
                 let share = (at - query.from).0 as f64 / span as f64;
-                progress(((done as f64 + share) * 1_000.0) as u64, nodes.len() as u64 * 1_000);
+                let done = ((done as f64 + share) * 1_000.0) as u64;
+                control.report(done, nodes.len() as u64 * 1_000).map_err(Error::from)?;
                 let end = (at + length).min(query.to);
                 let selector = selector.with(&query.node_label, label);
                 let asked = server.samples(&selector, at, end);
@@ -129,7 +132,7 @@ impl PrometheusImport {
                 }
             }
         }
-        progress(1, 1);
+        control.report(1, 1).map_err(Error::from)?;
         Ok(loader.finish()?)
     }
 }
@@ -303,8 +306,8 @@ impl From<Failure> for Error {
 struct Server(Peer);
 
 impl Server {
-    fn new(query: &PrometheusQuery) -> Result<Self> {
-        Peer::new(&query.url, "http://prometheus:9090", query.timeout).map(Self)
+    fn new(query: &PrometheusQuery, stop: &Stop) -> Result<Self> {
+        Peer::new(&query.url, "http://prometheus:9090", query.timeout, stop).map(Self)
     }
 
     fn failed(&self, reason: String) -> Error {
@@ -323,7 +326,7 @@ impl Server {
             match self.get_once(&url, query) {
                 Err(again) if again.is_passing && tries < RETRIES => {
                     tries += 1;
-                    std::thread::sleep(Duration::from_millis(300) * tries);
+                    self.0.pause(Duration::from_millis(300) * tries);
                 }
                 Err(Refusal { failure, .. }) => return Err(failure),
                 Ok(found) => return Ok(found),
@@ -338,8 +341,10 @@ impl Server {
         };
         let mut url = url.clone();
         url.query_pairs_mut().extend_pairs(query);
-        let (status, body) =
-            self.0.get(url).map_err(|(reason, is_passing)| refusal(reason, is_passing, false))?;
+        let (status, body) = self.0.get(url).map_err(|cause| Refusal {
+            is_passing: matches!(cause, NoAnswer::Failed { is_passing: true, .. }),
+            failure: Failure { error: self.0.no_answer(cause), is_too_much: false },
+        })?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
         match answer {
             Some(Answer { status: word, data: Some(data), .. })

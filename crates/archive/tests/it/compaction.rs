@@ -1,12 +1,12 @@
 //! Fewer files, the same readings.
 
 use archive::{Archive, CompactReport, Retention, Selection};
-use workload::{Derivation, Millis, Source, Timestamp};
+use workload::{Control, Derivation, Millis, Source, Timestamp};
 
 use crate::{START, create, files, load, n_readings, node, rates};
 
 fn compact(archive: &Archive) -> archive::Result<CompactReport> {
-    archive.compact(Timestamp::from_seconds(START), Millis(0), |_, _| ())
+    archive.compact(Timestamp::from_seconds(START), Millis(0), &Control::default())
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn a_crash_between_writing_the_new_file_and_removing_the_old_ones_doubles_nothin
     }
     assert_eq!(rates(&archive).unwrap(), before);
     assert_eq!(n_readings(&archive), 40);
-    let report = archive.verify(|_, _| ()).unwrap();
+    let report = archive.verify(&Control::default()).unwrap();
     assert_eq!((report.problems.len(), report.leftovers.len()), (0, 2));
     compact(&archive).unwrap();
     assert_eq!(files(folder.path()).len(), 1);
@@ -64,7 +64,7 @@ fn a_file_that_was_merged_before_is_replaced_like_any_other() {
     std::fs::write(&merged, bytes).unwrap();
     let list = archive.catalog(Selection::default()).unwrap();
     assert_eq!((list.nodes[0].files, list.readings()), (1, 60));
-    assert_eq!(archive.verify(|_, _| ()).unwrap().leftovers.len(), 1);
+    assert_eq!(archive.verify(&Control::default()).unwrap().leftovers.len(), 1);
 }
 
 #[test]
@@ -75,13 +75,13 @@ fn merged_files_stay_for_those_who_are_reading_them_if_asked_to() {
     load(&archive, "n1", 10..20);
     let snapshot = archive.snapshot(Selection::default()).unwrap();
     let (now, grace) = (Timestamp::from(std::time::SystemTime::now()), Millis(600_000));
-    archive.compact(now, grace, |_, _| ()).unwrap();
+    archive.compact(now, grace, &Control::default()).unwrap();
     assert_eq!(files(folder.path()).len(), 3);
     assert_eq!(snapshot.traces(&node("n1"), &Derivation::default()).unwrap().len(), 2);
     assert_eq!(n_readings(&archive), 40);
-    archive.compact(now, grace, |_, _| ()).unwrap();
+    archive.compact(now, grace, &Control::default()).unwrap();
     assert_eq!(files(folder.path()).len(), 3);
-    archive.compact(now + grace + grace, grace, |_, _| ()).unwrap();
+    archive.compact(now + grace + grace, grace, &Control::default()).unwrap();
     assert_eq!(files(folder.path()).len(), 1);
     assert!(
         snapshot.traces(&node("n1"), &Derivation::default()).unwrap_err().to_string().contains("--grace")

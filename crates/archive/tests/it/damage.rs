@@ -24,7 +24,7 @@ fn no_flipped_bit_gives_a_wrong_number() {
                 assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
             }
         }
-        let report = archive.verify(|_, _| ()).unwrap();
+        let report = archive.verify(&workload::Control::default()).unwrap();
         assert_eq!(report.problems.len(), 1, "byte {at} went unnoticed by verify");
     }
     assert!(n_refused > 10);
@@ -53,7 +53,7 @@ fn a_foreign_file_is_named_and_not_read() {
     let foreign = files(folder.path())[0].with_file_name("part-0.parquet");
     std::fs::copy(&files(folder.path())[0], &foreign).unwrap();
     assert!(matches!(rates(&archive), Err(Error::Foreign { .. })));
-    assert_eq!(archive.verify(|_, _| ()).unwrap().problems.len(), 1);
+    assert_eq!(archive.verify(&workload::Control::default()).unwrap().problems.len(), 1);
     std::fs::remove_file(foreign).unwrap();
     assert!(rates(&archive).is_ok());
 }

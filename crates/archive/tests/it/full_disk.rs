@@ -75,7 +75,7 @@ fn a_full_disk_stops_accepting_and_goes_on_when_there_is_room() {
     // What could not be flushed while the disk was full is, by the next writer at the latest.
     archive.writer(source(), settings).unwrap().close().unwrap();
     assert_eq!(n_readings(&archive), 2 * accepted.len() as u64);
-    let report = archive.verify(|_, _| ()).unwrap();
+    let report = archive.verify(&workload::Control::default()).unwrap();
     assert_eq!((report.problems.len(), report.journal_segments), (0, 0));
     assert_eq!(report.readings, 2 * accepted.len() as u64);
 }
@@ -101,5 +101,5 @@ fn an_import_onto_a_full_disk_leaves_nothing_behind() {
     assert!(matches!(loader.finish(), Err(Error::NoSpace { .. })));
     std::fs::remove_file(filler).unwrap();
     assert_eq!(rates(&archive).unwrap(), before);
-    assert!(archive.verify(|_, _| ()).unwrap().problems.is_empty());
+    assert!(archive.verify(&workload::Control::default()).unwrap().problems.is_empty());
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use archive::{Archive, Settings, WriterSettings};
 
-use crate::{create, load, n_readings, rates, reading, source};
+use crate::{START, create, files, load, n_readings, rates, reading, source};
 
 /// Writes what the golden copies hold: 20 s in Parquet, 10 s more in the journal.
 fn write(folder: &Path) {
@@ -29,7 +29,13 @@ fn the_first_format_is_read_as_on_the_day_it_was_written() {
     write(fresh.path());
     assert_eq!(rates(&found).unwrap(), rates(&create(fresh.path())).unwrap());
     assert_eq!(n_readings(&found), 60);
-    assert!(found.verify(|_, _| ()).unwrap().problems.is_empty());
+    // Times in footers are milliseconds, then and now.
+    for folder in [golden.as_path(), fresh.path()] {
+        let file = std::fs::read(&files(folder)[0]).unwrap();
+        let stored = format!("\"first\":{}", START * 1_000);
+        assert!(file.windows(stored.len()).any(|bytes| bytes == stored.as_bytes()), "{}", folder.display());
+    }
+    assert!(found.verify(&workload::Control::default()).unwrap().problems.is_empty());
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -7,6 +7,7 @@ mod damage;
 mod full_disk;
 mod golden;
 mod peers;
+mod stopping;
 mod writing;
 
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The live way in, and what is left of it after a crash.
 
 use archive::{Archive, Error, Selection, Settings, WriterSettings};
-use workload::{JobId, JobReading, Timestamp};
+use workload::{Control, JobId, JobReading, Timestamp};
 
 use crate::{START, create, files, n_readings, node, rates, reading, source};
 
@@ -124,11 +124,11 @@ fn damage_in_the_middle_of_a_journal_is_told_from_a_torn_end_and_kept_aside() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x10;
     std::fs::write(&path, bytes).unwrap();
-    assert_eq!(archive.verify(|_, _| ()).unwrap().problems.len(), 1);
+    assert_eq!(archive.verify(&Control::default()).unwrap().problems.len(), 1);
     archive.writer(source(), WriterSettings::default()).unwrap().close().unwrap();
     assert!(find("damaged").is_some());
     assert!(n_readings(&archive) >= 2);
-    assert_eq!(archive.verify(|_, _| ()).unwrap().problems.len(), 1, "what was lost is still said");
+    assert_eq!(archive.verify(&Control::default()).unwrap().problems.len(), 1, "what was lost is still said");
 }
 
 #[test]

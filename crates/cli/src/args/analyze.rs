@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
-use super::Place;
+use super::DataArgs;
 
 #[derive(Debug, Subcommand)]
 pub enum AnalyzeCommand {
@@ -18,7 +18,7 @@ pub enum AnalyzeCommand {
 #[derive(Debug, ClapArgs)]
 pub struct Analysis {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// The folder to write the report to: HTML, SVG, PNG, JSON
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
@@ -43,7 +43,7 @@ pub enum WhichSet {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Without labels or --names, each job is a kind of its own.\n\n\
-    Example:\n  tracewise analyze spectrum traces --out report")]
+    Example:\n  tracewise analyze spectrum --data traces --out report")]
 pub struct SpectrumArgs {
     #[command(flatten)]
     pub analysis: Analysis,
@@ -54,7 +54,7 @@ pub struct SpectrumArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "Without labels or --names, each job is a kind of its own.\n\n\
-    Example:\n  tracewise analyze sampling traces --out report --json")]
+    Example:\n  tracewise analyze sampling --data traces --out report --json")]
 pub struct SamplingArgs {
     #[command(flatten)]
     pub analysis: Analysis,

@@ -10,7 +10,7 @@ use detect::inject::Trouble;
 use workload::units::parse_duration;
 use workload::{NodeName, Set, Timestamp};
 
-use super::{KernelRoots, Place, TIMES};
+use super::{DataArgs, KernelRoots, TIMES};
 use crate::times::parse_time;
 
 #[derive(Debug, Subcommand)]
@@ -143,7 +143,7 @@ fn parse_campaigns(text: &str) -> Result<CampaignCounts, String> {
 #[derive(Debug, ClapArgs)]
 pub struct FitArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// The file to write the model to
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
@@ -153,13 +153,15 @@ pub struct FitArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "Example:\n  tracewise campaign compare recorded simulated --out report")]
+#[command(
+    after_help = "Example:\n  tracewise campaign compare --recorded recorded --simulated simulated --out report"
+)]
 pub struct CompareArgs {
     /// The archive with recorded jobs
-    #[arg(value_name = "RECORDED")]
+    #[arg(long, value_name = "ARCHIVE")]
     pub recorded: String,
     /// The archive with simulated jobs
-    #[arg(value_name = "SIMULATED")]
+    #[arg(long, value_name = "ARCHIVE")]
     pub simulated: String,
     /// The folder to write the report to
     #[arg(long, value_name = "FOLDER")]
@@ -178,7 +180,7 @@ pub struct CompareArgs {
 #[derive(Debug, ClapArgs)]
 pub struct LabelsArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -186,10 +188,10 @@ pub struct LabelsArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "The file, for example:\n  job,kind,set\n  4711,lammps,train\n  4712,lammps,test\n\n\
-    Example:\n  tracewise campaign label traces --known known.csv")]
+    Example:\n  tracewise campaign label --data traces --known known.csv")]
 pub struct LabelArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// CSV with the columns job,kind,set; sets are train, validation, test
     #[arg(long, value_name = "FILE")]
     pub known: PathBuf,
@@ -202,11 +204,11 @@ pub struct LabelArgs {
 #[command(
     after_help = "Trouble goes into normal jobs of the test set, or into the last fifth of an archive without labels. \
     The truth is\nkept in the copy, and printed with --json.\n\n\
-    Example:\n  tracewise campaign inject traces --into troubled --trouble slow-storage --strength 0.2"
+    Example:\n  tracewise campaign inject --data traces --into troubled --trouble slow-storage --strength 0.2"
 )]
 pub struct InjectArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// The archive to write: a folder or s3://bucket/prefix
     #[arg(long, value_name = "ARCHIVE")]
     pub into: String,

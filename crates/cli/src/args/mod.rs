@@ -95,12 +95,12 @@ pub enum ArchiveCommand {
     Replay(ReplayArgs),
 }
 
-/// Where the archive is.
+/// The archive that a command reads.
 #[derive(Debug, ClapArgs)]
-pub struct Place {
-    /// A folder or s3://bucket/prefix [default: archive.address of the configuration]
-    #[arg(value_name = "ARCHIVE")]
-    pub archive: Option<String>,
+pub struct DataArgs {
+    /// The archive to read: a directory or s3://bucket/prefix [default: archive.address of the configuration]
+    #[arg(long = "data", value_name = "ARCHIVE")]
+    pub address: Option<String>,
 }
 
 /// Which readings are wanted.
@@ -181,7 +181,7 @@ pub enum Preset {
 #[derive(Debug, ClapArgs)]
 pub struct ListArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -191,7 +191,7 @@ pub struct ListArgs {
 #[command(after_help = format!("{TIMES}."))]
 pub struct ShowArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     #[command(flatten)]
     pub which: Which,
     /// Print as JSON
@@ -217,11 +217,11 @@ pub enum ExportTable {
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = format!("{TIMES}; times are exported as epoch seconds.\n\nExamples:\n  \
-    tracewise archive export traces --format csv --out rates.csv\n  \
-    tracewise archive export traces --node n001 --job 4711 --format jsonl --out -"))]
+    tracewise archive export --data traces --format csv --out rates.csv\n  \
+    tracewise archive export --data traces --node n001 --job 4711 --format jsonl --out -"))]
 pub struct ExportArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     #[command(flatten)]
     pub which: Which,
     #[arg(long, value_enum, default_value = "csv")]
@@ -240,7 +240,7 @@ pub struct ExportArgs {
 #[derive(Debug, ClapArgs)]
 pub struct CompactArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// Remove files whose last reading is older than this, such as 90d
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_age: Option<Duration>,
@@ -261,17 +261,17 @@ pub struct CompactArgs {
 #[derive(Debug, ClapArgs)]
 pub struct VerifyArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     /// Print the outcome as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = format!("{TIMES}.\n\nExample:\n  tracewise archive replay traces --speed 60"))]
+#[command(after_help = format!("{TIMES}.\n\nExample:\n  tracewise archive replay --data traces --speed 60"))]
 pub struct ReplayArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub data: DataArgs,
     #[command(flatten)]
     pub which: Which,
     /// Recorded seconds a real second [default: as fast as possible]

@@ -14,7 +14,7 @@ use workload::{JobId, Set};
 
 use crate::args::{Analysis, AnalyzeCommand, WhichSet};
 use crate::config::Config;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode> {
@@ -45,8 +45,8 @@ pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode>
                 row.extend(kind.channels.iter().map(lowest));
                 rows.push(row);
             }
-            say_table(&["KIND", ">JOBS", ">USER", ">SYSTEM", ">IOWAIT"], &rows)?;
-            say(&format!(
+            print_table(&["KIND", ">JOBS", ">USER", ">SYSTEM", ">IOWAIT"], &rows)?;
+            print(&format!(
                 "\nlook at {} s at a time: {}\n{}",
                 report.advice.window_seconds,
                 report.advice.reason,
@@ -86,8 +86,8 @@ pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode>
                     ]
                 })
                 .collect();
-            say_table(&[">INTERVAL", ">SILHOUETTE", ">SAMPLES A THREAD'S DAY", ">BYTES"], &rows)?;
-            say(&format!(
+            print_table(&[">INTERVAL", ">SILHOUETTE", ">SAMPLES A THREAD'S DAY", ">BYTES"], &rows)?;
+            print(&format!(
                 "\nsample every {} s: {}\n{}",
                 report.advice.interval_seconds,
                 report.advice.reason,
@@ -99,14 +99,14 @@ pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode>
 }
 
 fn say_numbers(report: &impl Serialize, page: &Path) -> anyhow::Result<ExitCode> {
-    complain(&page.display().to_string());
-    say_json(report)?;
+    eprint_note(&page.display().to_string());
+    print_json(report)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// The archive, and what is known of its jobs.
 fn open(analysis: &Analysis, config: &Config) -> anyhow::Result<(Archive, Kinds)> {
-    let archive = analysis.place.open(config)?;
+    let archive = analysis.data.open(config)?;
     let kinds = match &analysis.names {
         Some(file) => Kinds::from_names(read_names(file)?),
         None => Kinds::from_labels(&archive.labels()?).only(sets(&analysis.set)),

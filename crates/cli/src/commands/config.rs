@@ -7,15 +7,15 @@ use anyhow::bail;
 
 use crate::args::ConfigCommand;
 use crate::config::{Config, EXAMPLE, in_force};
-use crate::output::{say, say_json};
+use crate::output::{print, print_json};
 
 pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     match command {
         ConfigCommand::Show { json } => {
             let config = Config::load(file)?;
             match json {
-                true => say_json(&config)?,
-                false => say(toml::to_string(&config)?.trim_end())?,
+                true => print_json(&config)?,
+                false => print(toml::to_string(&config)?.trim_end())?,
             }
         }
         ConfigCommand::Check { file: named, json } => {
@@ -26,11 +26,11 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
             };
             Config::read(&file)?;
             match json {
-                true => say_json(&serde_json::json!({ "file": file, "ok": true }))?,
-                false => say(&format!("{} is sound", file.display()))?,
+                true => print_json(&serde_json::json!({ "file": file, "ok": true }))?,
+                false => print(&format!("{} is sound", file.display()))?,
             }
         }
-        ConfigCommand::Example => say(EXAMPLE.trim_end())?,
+        ConfigCommand::Example => print(EXAMPLE.trim_end())?,
     }
     Ok(ExitCode::SUCCESS)
 }

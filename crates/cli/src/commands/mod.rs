@@ -11,13 +11,17 @@ mod record;
 mod workflows;
 
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::archive::Archive;
 use workload::{NodeName, Stop};
 
-use crate::args::{AgentCommand, Args, Command, Place};
+use crate::args::{AgentCommand, Args, Command, DataArgs};
 use crate::config::Config;
+
+/// The exit code of a command that Ctrl-C ended, as shells have it: 128 + SIGINT.
+pub const INTERRUPTED: u8 = 130;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = args.config.as_deref();
@@ -34,9 +38,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-impl Place {
+impl DataArgs {
     fn open(&self, config: &Config) -> ::archive::Result<Archive> {
-        let address = self.archive.as_deref().unwrap_or(&config.archive.address);
+        let address = self.address.as_deref().unwrap_or(&config.archive.address);
         Archive::open(address, &config.archive_settings())
     }
 }
@@ -49,10 +53,15 @@ fn node_name(asked: Option<&NodeName>) -> anyhow::Result<NodeName> {
     }
 }
 
-/// What ends when somebody presses Ctrl-C, or after some time.
+/// Stops at the first Ctrl-C, or after some time. The second Ctrl-C ends the process at once.
 fn stop_on_ctrl_c(length: Option<Duration>) -> anyhow::Result<Stop> {
     let stop = Stop::after(length);
-    let stopped = stop.clone();
-    ctrlc::set_handler(move || stopped.now())?;
+    let (stopped, is_second) = (stop.clone(), AtomicBool::new(false));
+    ctrlc::set_handler(move || {
+        if is_second.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED.into());
+        }
+        stopped.now();
+    })?;
     Ok(stop)
 }

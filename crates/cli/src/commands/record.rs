@@ -15,7 +15,7 @@ use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, T
 use crate::args::RecordArgs;
 use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
-use crate::output::{complain, say};
+use crate::output::{eprint_note, print};
 
 const BAR: usize = 40;
 
@@ -36,7 +36,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let mut writer = archive.writer(source.clone(), settings)?;
 
     let stop = stop_on_ctrl_c(args.duration)?;
-    complain(&format!("recording {name} into {address} every {interval:?}; Ctrl-C ends"));
+    eprint_note(&format!("recording {name} into {address} every {interval:?}; Ctrl-C ends"));
 
     let mut sampler = Sampler::new(interval);
     let mut view = View::new(name.clone(), period, Scale::from(&source), args.json);
@@ -48,7 +48,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
         }
         // Owners are unknown then, and say so.
         if let (Some(error), false) = (sample.error_of(Collector::Cgroup), complained) {
-            complain(&format!("warning: {error}"));
+            eprint_note(&format!("warning: {error}"));
             complained = true;
         }
         let reading = sample.reading(&name);
@@ -58,7 +58,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
             Err(error @ archive::Error::NoSpace { .. }) => {
                 refused += 1;
                 if refused.is_power_of_two() {
-                    complain(&format!("warning: {error} ({refused} readings refused so far)"));
+                    eprint_note(&format!("warning: {error} ({refused} readings refused so far)"));
                 }
             }
             Err(error) => return Err(error.into()),
@@ -113,8 +113,9 @@ impl View {
                 .iter()
                 .map(|(cpu, rates)| json!({ "cpu": cpu, "rates": rates.map(|rates| *rates.as_array()) }))
                 .collect();
-            let time = reading.time.as_epoch_seconds().to_string();
-            return say(&json!({ "time": time, "node": self.node, "threads": threads }).to_string());
+            return print(
+                &json!({ "time": reading.time, "node": self.node, "threads": threads }).to_string(),
+            );
         }
         let known: Vec<Rates> = rates.iter().filter_map(|(_, rates)| *rates).collect();
         if known.is_empty() {
@@ -130,7 +131,7 @@ impl View {
             mean(Rates::iowait) * 100.0,
         );
         if !self.redraws {
-            return if self.n_kept % 10 == 2 { say(&summary) } else { Ok(()) };
+            return if self.n_kept % 10 == 2 { print(&summary) } else { Ok(()) };
         }
         let mut stdout = std::io::stdout().lock();
         if self.n_lines > 0 {
@@ -161,7 +162,7 @@ impl View {
     }
 
     fn end(&self, missed: u64, refused: u64) {
-        complain(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_kept));
+        eprint_note(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_kept));
     }
 }
 

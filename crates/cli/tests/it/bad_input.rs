@@ -100,10 +100,10 @@ fn a_missing_file_or_archive_is_named() {
     assert!(said.contains("nowhere.csv"), "{said}");
     assert!(!archive.exists());
     for command in ["list", "verify", "compact", "show"] {
-        let said = complaint(tracewise().args(["archive", command]).arg(&archive));
+        let said = complaint(tracewise().args(["archive", command, "--data"]).arg(&archive));
         assert!(said.contains("is not a Tracewise archive"), "{said}");
     }
-    let said = complaint(tracewise().args(["archive", "list", "ftp://x/y"]));
+    let said = complaint(tracewise().args(["archive", "list", "--data", "ftp://x/y"]));
     assert!(said.contains("s3://bucket/prefix"), "{said}");
 }
 
@@ -118,13 +118,17 @@ fn a_damaged_or_foreign_parquet_file_is_named_and_nothing_is_exported() {
     let out = folder.path().join("out.csv");
     for bytes in [&whole[..whole.len() / 2], b"PAR1 foreign PAR1", b""] {
         std::fs::write(&path, bytes).unwrap();
-        let said = complaint(tracewise().args(["archive", "export", "--out"]).arg(&out).arg(&archive));
+        let said =
+            complaint(tracewise().args(["archive", "export", "--out"]).arg(&out).arg("--data").arg(&archive));
         assert!(said.contains(path.file_name().unwrap().to_str().unwrap()), "{said}");
         assert!(!out.exists());
-        assert_eq!(run(tracewise().args(["archive", "verify"]).arg(&archive)).status.code(), Some(1));
+        assert_eq!(
+            run(tracewise().args(["archive", "verify", "--data"]).arg(&archive)).status.code(),
+            Some(1)
+        );
     }
     std::fs::write(&path, &whole).unwrap();
-    assert_eq!(run(tracewise().args(["archive", "verify"]).arg(&archive)).status.code(), Some(0));
+    assert_eq!(run(tracewise().args(["archive", "verify", "--data"]).arg(&archive)).status.code(), Some(0));
 }
 
 fn ask(url: &str, archive: &Path) -> Command {
@@ -246,11 +250,20 @@ fn a_simulation_or_analysis_that_makes_no_sense_is_refused() {
         (&["campaign", "simulate", "--nodes", "0", "--into", "A"], "at least one node"),
         (&["campaign", "simulate", "--hours", "0.01", "--into", "A"], "at least ten minutes"),
         (&["campaign", "simulate", "--load", "1.5", "--into", "A"], "the load lies between"),
-        (&["campaign", "labels", "A"], "has no labels"),
-        (&["campaign", "fit", "A", "--out", "OUT"], "no labelled job"),
-        (&["campaign", "compare", "A", "A", "--out", "OUT", "--window", "5"], "a window has at least 20 s"),
-        (&["analyze", "spectrum", "A", "--out", "OUT", "--segment", "5000"], "ask for a shorter --segment"),
-        (&["analyze", "sampling", "A", "--out", "OUT", "--window", "7200"], "ask for a shorter --window"),
+        (&["campaign", "labels", "--data", "A"], "has no labels"),
+        (&["campaign", "fit", "--data", "A", "--out", "OUT"], "no labelled job"),
+        (
+            &["campaign", "compare", "--recorded", "A", "--simulated", "A", "--out", "OUT", "--window", "5"],
+            "a window has at least 20 s",
+        ),
+        (
+            &["analyze", "spectrum", "--data", "A", "--out", "OUT", "--segment", "5000"],
+            "ask for a shorter --segment",
+        ),
+        (
+            &["analyze", "sampling", "--data", "A", "--out", "OUT", "--window", "7200"],
+            "ask for a shorter --window",
+        ),
     ];
     for (words, expected) in cases {
         let mut command = tracewise();

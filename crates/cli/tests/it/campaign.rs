@@ -61,7 +61,10 @@ fn folder_on_disk() -> tempfile::TempDir {
 }
 
 fn labels(archive: &Path) -> Vec<Value> {
-    json_of(tracewise().args(["campaign", "labels", "--json"]).arg(archive)).as_array().unwrap().clone()
+    json_of(tracewise().args(["campaign", "labels", "--json", "--data"]).arg(archive))
+        .as_array()
+        .unwrap()
+        .clone()
 }
 
 fn is_empty(folder: &Path) -> bool {
@@ -213,7 +216,7 @@ fn one_seed_is_one_simulated_cluster_and_its_sets_keep_apart() {
     assert!(spans["train"].1 <= spans["validation"].0 && spans["validation"].1 <= spans["test"].0);
     let jobs: BTreeSet<&str> = labels.iter().map(|label| label["job"].as_str().unwrap()).collect();
     assert_eq!(jobs.len(), labels.len());
-    stdout_of(tracewise().args(["archive", "verify"]).arg(&a));
+    stdout_of(tracewise().args(["archive", "verify", "--data"]).arg(&a));
 }
 
 #[test]
@@ -221,8 +224,9 @@ fn an_archive_says_how_long_and_how_often_to_look() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, out) = (folder.path().join("a"), folder.path().join("report"));
     simulate(&archive, "3");
-    let analyze =
-        |what: &str| json_of(tracewise().args(["analyze", what, "--json", "--out"]).arg(&out).arg(&archive));
+    let analyze = |what: &str| {
+        json_of(tracewise().args(["analyze", what, "--json", "--out"]).arg(&out).arg("--data").arg(&archive))
+    };
     let spectrum = analyze("spectrum");
     assert!(spectrum["advice"]["window_seconds"].as_u64().unwrap() >= 10);
     assert!(spectrum["advice"]["reason"].as_str().unwrap().contains("window of"));
@@ -248,7 +252,7 @@ fn the_recording_in_the_repository_gives_the_model_that_comes_with_it() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("model.json");
     let recorded = crate::fixture("campaign/recorded");
-    stdout_of(tracewise().args(["campaign", "fit", "--out"]).arg(&model).arg(&recorded));
+    stdout_of(tracewise().args(["campaign", "fit", "--out"]).arg(&model).arg("--data").arg(&recorded));
     let read = |path: &Path| -> Value { serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap() };
     let built_in = testbed::workspace().join("crates/campaign/src/simulate/recorded.json");
     assert_eq!(read(&model), read(&built_in));
@@ -265,7 +269,7 @@ fn a_live_cluster_is_recorded_as_time_passes() {
     );
     let n_lines = lines.lines().count();
     assert!((10..=45).contains(&n_lines), "{n_lines}");
-    let listed = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    let listed = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(folder.path()));
     assert_eq!(listed["nodes"].as_array().unwrap().len(), 3);
     assert_eq!(listed["nodes"][0]["readings"].as_u64().unwrap(), n_lines as u64 * 8);
 }

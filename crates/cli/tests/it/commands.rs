@@ -84,18 +84,18 @@ fn importing_twice_changes_no_number() {
     import_small(folder.path());
     let once = (
         export(archive, |command| command),
-        json_of(tracewise().args(["archive", "list", archive, "--json"])),
+        json_of(tracewise().args(["archive", "list", "--json", "--data", archive])),
     );
     import_small(folder.path());
     let twice = (
         export(archive, |command| command),
-        json_of(tracewise().args(["archive", "list", archive, "--json"])),
+        json_of(tracewise().args(["archive", "list", "--json", "--data", archive])),
     );
     assert_eq!(once.0, twice.0);
     assert_eq!(once.1["readings"], twice.1["readings"]);
-    stdout_of(tracewise().args(["archive", "compact", archive]));
+    stdout_of(tracewise().args(["archive", "compact", "--data", archive]));
     assert_eq!(export(archive, |command| command), once.0);
-    stdout_of(tracewise().args(["archive", "verify", archive]));
+    stdout_of(tracewise().args(["archive", "verify", "--data", archive]));
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn jobs_that_share_threads_keep_what_is_theirs() {
         assert_eq!(rows("first").replace("first", "second"), rows("second"));
         assert_eq!(rows("first").lines().count(), 156);
         assert_eq!(export(archive, |command| command), rows("second"));
-        let list = json_of(tracewise().args(["archive", "list", archive, "--json"]));
+        let list = json_of(tracewise().args(["archive", "list", "--json", "--data", archive]));
         assert_eq!(list["readings"], 155);
-        stdout_of(tracewise().args(["archive", "compact", archive]));
+        stdout_of(tracewise().args(["archive", "compact", "--data", archive]));
     }
 }
 
@@ -158,7 +158,7 @@ fn a_device_is_written_to_and_not_replaced() {
         let pipe = pipe.clone();
         move || std::fs::read_to_string(pipe).unwrap()
     });
-    stdout_of(tracewise().args(["archive", "export", "--out"]).arg(&pipe).arg(folder.path()));
+    stdout_of(tracewise().args(["archive", "export", "--out"]).arg(&pipe).arg("--data").arg(folder.path()));
     assert_eq!(reader.join().unwrap().lines().count(), 156);
 }
 
@@ -186,7 +186,7 @@ fn interleaved_nodes_of_a_slow_source_keep_their_rates() {
 fn list_says_what_is_there() {
     let folder = tempfile::tempdir().unwrap();
     import_small(folder.path());
-    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(folder.path()));
     assert_eq!(list["readings"], 155);
     assert_eq!(list["nodes"][0]["node"], "node1");
     assert_eq!(list["nodes"][0]["threads"], 2);
@@ -205,9 +205,9 @@ fn people_can_read_what_is_printed() {
         text.replace(folder.path().to_str().unwrap(), "ARCHIVE")
     };
     insta::with_settings!({ filters => vec![(r"\d+ B", "[bytes] B"), (r"\d+\.\d+ bytes", "[bytes] bytes")] }, {
-        insta::assert_snapshot!("list", printed(&["archive", "list", "."]));
-        insta::assert_snapshot!("show", printed(&["archive", "show", "."]));
-        insta::assert_snapshot!("verify", printed(&["archive", "verify", "."]));
+        insta::assert_snapshot!("list", printed(&["archive", "list", "--data", "."]));
+        insta::assert_snapshot!("show", printed(&["archive", "show", "--data", "."]));
+        insta::assert_snapshot!("verify", printed(&["archive", "verify", "--data", "."]));
     });
 }
 
@@ -233,7 +233,8 @@ fn a_replay_goes_by_time_at_the_speed_asked_for() {
     let folder = tempfile::tempdir().unwrap();
     import_small(folder.path());
     let begun = std::time::Instant::now();
-    let lines = stdout_of(tracewise().args(["archive", "replay", "--speed", "39"]).arg(folder.path()));
+    let lines =
+        stdout_of(tracewise().args(["archive", "replay", "--speed", "39", "--data"]).arg(folder.path()));
     let seconds = begun.elapsed().as_secs_f64();
     assert!((0.9..15.0).contains(&seconds), "39 recorded seconds took {seconds} real ones");
     let moments: Vec<serde_json::Value> =
@@ -259,7 +260,7 @@ fn this_machine_is_recorded() {
         lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert!(recorder.wait().unwrap().success());
     assert!(acknowledged.len() >= 5, "{} readings", acknowledged.len());
-    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+    let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(&archive));
     let threads = list["nodes"][0]["threads"].as_u64().unwrap();
     assert_eq!(list["readings"].as_u64().unwrap(), threads * acknowledged.len() as u64);
     assert_eq!(list["nodes"][0]["node"], "here");
@@ -274,11 +275,13 @@ fn jobs_on_a_node_are_recorded_with_their_threads_and_memory() {
     stdout_of(
         record.arg("--path.procfs").arg(node.join("proc")).arg("--path.cgroupfs").arg(node.join("cgroup")),
     );
-    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+    let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(&archive));
     assert_eq!(list["nodes"][0]["jobs"], serde_json::json!(["42", "43"]));
     let mut export = tracewise();
     let rows = stdout_of(
-        export.args(["archive", "export", "--table", "cgroup", "--job", "42", "--out", "-"]).arg(archive),
+        export
+            .args(["archive", "export", "--table", "cgroup", "--job", "42", "--out", "-", "--data"])
+            .arg(archive),
     );
     assert!(
         rows.lines()

@@ -15,11 +15,16 @@ fn next(state: &mut u64) -> u64 {
     *state
 }
 
+/// The time of a line of `record --json` or `archive replay`.
+fn millis(line: &serde_json::Value) -> i64 {
+    (line["time"].as_f64().unwrap() * 1e3).round() as i64
+}
+
 #[test]
 fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("a");
-    let mut acknowledged: BTreeSet<String> = BTreeSet::new();
+    let mut acknowledged: BTreeSet<i64> = BTreeSet::new();
     let mut random = 0x5eed_u64;
     let mut n_readings = 0;
     for round in 0..40 {
@@ -34,7 +39,7 @@ fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
             .unwrap();
         let mut compactor = (round % 3 == 2).then(|| {
             tracewise()
-                .args(["archive", "compact"])
+                .args(["archive", "compact", "--data"])
                 .arg(&archive)
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())
@@ -50,7 +55,7 @@ fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
         for line in BufReader::new(writer.stdout.take().unwrap()).lines() {
             // The last line may have been cut short by the kill.
             let Ok(line) = serde_json::from_str::<serde_json::Value>(&line.unwrap()) else { continue };
-            acknowledged.insert(line["time"].as_str().unwrap().to_owned());
+            acknowledged.insert(millis(&line));
             n_readings = line["threads"].as_array().unwrap().len() as u64;
         }
         writer.wait().unwrap();
@@ -58,17 +63,15 @@ fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
     assert!(acknowledged.len() > 50, "only {} readings were acknowledged", acknowledged.len());
     // What is in the journal counts, before and after it becomes Parquet.
     for round in 0..2 {
-        let played = stdout_of(tracewise().args(["archive", "replay"]).arg(&archive));
+        let played = stdout_of(tracewise().args(["archive", "replay", "--data"]).arg(&archive));
         let moments: Vec<serde_json::Value> =
             played.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-        let times: BTreeSet<i64> =
-            moments.iter().map(|m| (m["time"].as_f64().unwrap() * 1e3).round() as i64).collect();
+        let times: BTreeSet<i64> = moments.iter().map(millis).collect();
         assert_eq!(times.len(), moments.len(), "a moment is there twice");
         for time in &acknowledged {
-            let millis = (time.parse::<f64>().unwrap() * 1e3).round() as i64;
-            assert!(times.contains(&millis), "{time} was acknowledged and is gone");
+            assert!(times.contains(time), "{time} was acknowledged and is gone");
         }
-        let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(&archive));
+        let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(&archive));
         assert_eq!(list["readings"], times.len() as u64 * n_readings);
         if round == 0 {
             stdout_of(
@@ -76,8 +79,8 @@ fn a_writer_killed_at_random_points_loses_and_doubles_nothing() {
                     .args(["record", "--duration", "10ms", "--interval", "1h", "--into"])
                     .arg(&archive),
             );
-            stdout_of(tracewise().args(["archive", "compact"]).arg(&archive));
-            let verified = json_of(tracewise().args(["archive", "verify", "--json"]).arg(&archive));
+            stdout_of(tracewise().args(["archive", "compact", "--data"]).arg(&archive));
+            let verified = json_of(tracewise().args(["archive", "verify", "--json", "--data"]).arg(&archive));
             assert_eq!(verified["journal_segments"], 0);
             assert_eq!(verified["leftovers"].as_array().unwrap().len(), 0);
         }
@@ -121,7 +124,7 @@ fn an_import_killed_at_random_points_is_there_as_a_whole_or_not_at_all() {
             80_000 => n_whole += 1,
             other => panic!("{other} rows of 80,000 are visible"),
         }
-        stdout_of(tracewise().args(["archive", "verify"]).arg(&target));
+        stdout_of(tracewise().args(["archive", "verify", "--data"]).arg(&target));
     }
     assert_eq!(n_whole + n_none, 25);
 }

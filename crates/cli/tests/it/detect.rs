@@ -136,7 +136,7 @@ fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
             "--chance",
             "1",
         ]);
-        inject.args(["--length", "60s", "--json"]).arg(recorded()).arg("--into").arg(into);
+        inject.args(["--length", "60s", "--json", "--data"]).arg(recorded()).arg("--into").arg(into);
         inject
     };
     let truth = json_of(&mut inject(&into));
@@ -155,7 +155,7 @@ fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
             one["job"].as_str().unwrap(),
         ]);
         export.args(["--from", &one["start"].to_string(), "--to", &one["end"].to_string()]);
-        let text = stdout_of(export.arg(archive));
+        let text = stdout_of(export.arg("--data").arg(archive));
         let rows: Vec<f64> =
             text.lines().skip(1).map(|line| line.split(',').nth(6).unwrap().parse().unwrap()).collect();
         rows.iter().sum::<f64>() / rows.len() as f64
@@ -163,7 +163,7 @@ fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
     for one in truth {
         assert!(waited(&into, one) > waited(&recorded(), one) + 0.1, "{one}");
     }
-    stdout_of(tracewise().args(["archive", "verify"]).arg(&into));
+    stdout_of(tracewise().args(["archive", "verify", "--data"]).arg(&into));
     assert!(refused(&mut inject(&into)).contains("is not empty"));
 }
 
@@ -182,7 +182,7 @@ fn jobs_can_be_labelled_by_hand() {
         let file = folder.path().join("known.csv");
         std::fs::write(&file, text).unwrap();
         let mut label = tracewise();
-        label.args(["campaign", "label", "--json"]).arg(&archive).arg("--known").arg(file);
+        label.args(["campaign", "label", "--json", "--data"]).arg(&archive).arg("--known").arg(file);
         label
     };
     assert!(refused(&mut label("job,kind,set\n9,spark,test\n")).contains("has no job 9"));

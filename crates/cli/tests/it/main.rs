@@ -56,7 +56,9 @@ fn import_small(archive: &Path) {
 
 /// The rows of an exported archive.
 fn export(archive: &str, configure: impl FnOnce(&mut Command) -> &mut Command) -> String {
-    stdout_of(configure(tracewise().args(["archive", "export", archive, "--format", "csv", "--out", "-"])))
+    stdout_of(configure(
+        tracewise().args(["archive", "export", "--data", archive, "--format", "csv", "--out", "-"]),
+    ))
 }
 
 /// Every file below a folder with its bytes, except those in which nothing is visible.

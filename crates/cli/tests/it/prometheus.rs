@@ -92,7 +92,7 @@ fn raw_samples_come_out_of_prometheus_as_they_were_scraped() {
     assert_eq!(report[0]["readings"], 2 * 599 + 2 * 600);
     assert_eq!(report[0]["missing"], 0);
     check_rates(folder.path(), start, false);
-    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(folder.path()));
     assert_eq!(list["nodes"][0]["period_seconds"], 1.0);
 }
 
@@ -140,7 +140,7 @@ fn a_node_exporter_scraped_by_prometheus_is_imported() {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() as i64 + 1;
     let folder = tempfile::tempdir().unwrap();
     stdout_of(&mut import_command(&server.url(), now - 120, now, folder.path()));
-    let list = json_of(tracewise().args(["archive", "list", "--json"]).arg(folder.path()));
+    let list = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(folder.path()));
     assert_eq!(list["nodes"][0]["node"], "127.0.0.1");
     assert_eq!(list["nodes"][0]["period_seconds"], 1.0);
     let threads = list["nodes"][0]["threads"].as_u64().unwrap() as usize;

@@ -28,15 +28,22 @@ fn a_bucket_holds_an_archive_like_a_folder_does() {
     let expected = export(local.to_str().unwrap(), |command| command);
     let exported = || export(address, |command| with_keys(command, &url, &spool));
     assert_eq!(exported(), expected);
-    let compacted =
-        json_of(with_keys(tracewise().args(["archive", "compact", address, "--json"]), &url, &spool));
+    let compacted = json_of(with_keys(
+        tracewise().args(["archive", "compact", "--data", address, "--json"]),
+        &url,
+        &spool,
+    ));
     assert_eq!(compacted["merged"]["files_before"], 4);
     assert_eq!(compacted["merged"]["files_after"], 2);
     assert_eq!(exported(), expected);
-    let verified =
-        json_of(with_keys(tracewise().args(["archive", "verify", address, "--json"]), &url, &spool));
+    let verified = json_of(with_keys(
+        tracewise().args(["archive", "verify", "--data", address, "--json"]),
+        &url,
+        &spool,
+    ));
     assert_eq!(verified["files"], 2);
-    let list = json_of(with_keys(tracewise().args(["archive", "list", address, "--json"]), &url, &spool));
+    let list =
+        json_of(with_keys(tracewise().args(["archive", "list", "--data", address, "--json"]), &url, &spool));
     assert_eq!(list["readings"], 155);
     assert!(
         contents(&spool).keys().all(|path| path.extension().is_none_or(|e| e != "parquet")),
@@ -63,8 +70,11 @@ fn recording_goes_to_a_bucket() {
     ]);
     stdout_of(with_keys(&mut record, &url, folder.path()));
     let mut list = tracewise();
-    let list =
-        json_of(with_keys(list.args(["archive", "list", "s3://traces/live", "--json"]), &url, folder.path()));
+    let list = json_of(with_keys(
+        list.args(["archive", "list", "--data", "s3://traces/live", "--json"]),
+        &url,
+        folder.path(),
+    ));
     assert!(list["readings"].as_u64().unwrap() > 4);
     assert_eq!(list["nodes"][0]["node"], "n/1 é");
 }

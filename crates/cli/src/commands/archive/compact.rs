@@ -6,22 +6,25 @@ use std::time::SystemTime;
 use archive::Retention;
 use report::text::show_bytes;
 use serde_json::json;
-use workload::{Millis, Timestamp};
+use workload::{Control, Millis, Timestamp};
 
 use crate::args::CompactArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.place.open(config)?;
+    let stop = stop_on_ctrl_c(None)?;
+    let archive = args.data.open(config)?.with_stop(&stop);
     let now = Timestamp::from(SystemTime::now());
     let merged = match args.dry_run {
         true => None,
         false => {
             let progress = Progress::new("merging");
             let grace = args.grace.map_or(Millis(0), Millis::from);
-            Some(archive.compact(now, grace, |done, total| progress.update(done as u64, total as u64))?)
+            let tell = |done, total| progress.update(done, total);
+            Some(archive.compact(now, grace, &Control::new(&stop, &tell))?)
         }
     };
     let configured = config.retention();
@@ -31,15 +34,15 @@ pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let pruned = archive.prune(&retention, now, args.dry_run)?;
     let problems = merged.as_ref().map_or(&[][..], |merged| &merged.problems);
-    problems.iter().for_each(|problem| complain(&format!("error: {problem}")));
+    problems.iter().for_each(|problem| eprint_note(&format!("error: {problem}")));
     let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if args.json {
-        say_json(&json!({ "merged": merged, "removed": pruned.removed, "dry_run": args.dry_run,
+        print_json(&json!({ "merged": merged, "removed": pruned.removed, "dry_run": args.dry_run,
             "files": pruned.files_after, "bytes": pruned.bytes_after }))?;
         return Ok(code);
     }
     if let Some(merged) = &merged {
-        say(&format!(
+        print(&format!(
             "merged {} files into {}: {} before, {} after",
             merged.files_before,
             merged.files_after,
@@ -48,10 +51,10 @@ pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
         ))?;
     }
     let verb = if args.dry_run { "would remove" } else { "removed" };
-    pruned.removed.iter().try_for_each(|path| say(&format!("{verb} {path}")))?;
+    pruned.removed.iter().try_for_each(|path| print(&format!("{verb} {path}")))?;
     if retention != Retention::default() {
         let freed = pruned.bytes_before - pruned.bytes_after;
-        say(&format!("{verb} {} files, {}", pruned.removed.len(), show_bytes(freed)))?;
+        print(&format!("{verb} {} files, {}", pruned.removed.len(), show_bytes(freed)))?;
     }
     Ok(code)
 }

@@ -12,8 +12,9 @@ use serde_json::json;
 use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
 
 use crate::args::{ExportArgs, ExportFormat, ExportTable};
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say_json};
+use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
@@ -21,7 +22,8 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if args.json && to_stdout {
         bail!("--json and --out - both want stdout");
     }
-    let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
+    let stop = stop_on_ctrl_c(None)?;
+    let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let progress = Progress::new("exporting");
     let n_rows = if to_stdout {
         let mut sink = BufWriter::new(std::io::stdout().lock());
@@ -43,11 +45,11 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     if n_rows == 0 {
-        complain("warning: nothing matches; `tracewise archive list` shows what there is");
+        eprint_note("warning: nothing matches; `tracewise archive list` shows what there is");
     }
     match args.json {
-        true => say_json(&json!({ "out": args.out, "rows": n_rows }))?,
-        false => complain(&format!("{} rows in {}", show_count(n_rows), args.out.display())),
+        true => print_json(&json!({ "out": args.out, "rows": n_rows }))?,
+        false => eprint_note(&format!("{} rows in {}", show_count(n_rows), args.out.display())),
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -121,7 +123,7 @@ fn write_thread(
         }
         ExportFormat::Jsonl => {
             let line = json!({
-                "time": trace.time(step).0 as f64 / 1e3, "node": thread.node, "cpu": thread.cpu, "job": job,
+                "time": trace.time(step), "node": thread.node, "cpu": thread.cpu, "job": job,
                 "owner": trace.owner(step).state(), "user": user, "system": system, "iowait": iowait, "other": other,
             });
             writeln!(sink, "{line}")?;
@@ -146,7 +148,7 @@ fn export_jobs(
                 writeln!(sink, "{},{node},{job},{}", time.as_epoch_seconds(), counts.join(","))?;
             }
             ExportFormat::Jsonl => {
-                let mut line = json!({ "time": time.0 as f64 / 1e3, "node": node, "job": reading.job });
+                let mut line = json!({ "time": time, "node": node, "job": reading.job });
                 for (name, count) in JobReading::COUNTS.iter().zip(reading.counts()) {
                     line[*name] = json!(count);
                 }

@@ -8,11 +8,12 @@ use archive::source::{AgentImport, ColumnMap, CsvImport, PrometheusImport, Prome
 use archive::{Archive, LoadReport};
 use report::text::{show_bytes, show_count};
 use serde::Serialize;
-use workload::Timestamp;
+use workload::{Control, Timestamp};
 
 use crate::args::{ImportArgs, Preset};
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{say, say_json};
+use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::times::show_time;
 
@@ -26,17 +27,18 @@ struct Imported {
 pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let open = || Archive::open_or_create(address, &config.archive_settings());
+    let stop = stop_on_ctrl_c(None)?;
     let mut imported = Vec::new();
     let mut done = |source: String, report: LoadReport| {
         let one = Imported { source, report };
         if !args.json {
-            say(&in_words(&one))?;
+            print(&in_words(&one))?;
         }
         imported.push(one);
         anyhow::Ok(())
     };
     if let (Some(url), Some(from), Some(to)) = (&args.prometheus, args.from, args.to) {
-        let import = PrometheusImport::survey(PrometheusQuery {
+        let query = PrometheusQuery {
             url: url.clone(),
             from,
             to,
@@ -44,15 +46,18 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
             matchers: args.matchers.clone(),
             node_label: args.node_label.clone(),
             timeout: args.timeout,
-        })?;
+        };
+        let import = PrometheusImport::survey(query, &stop)?;
         let progress = Progress::new(format!("asking {}", import.address()));
-        let report = import.load(&open()?, |done, total| progress.update(done, total))?;
+        let tell = |done, total| progress.update(done, total);
+        let report = import.load(&open()?, &Control::new(&stop, &tell))?;
         drop(progress);
         done(import.address().to_owned(), report)?;
     } else if !args.agent.is_empty() {
         for url in &args.agent {
-            let import = AgentImport::fetch(url, args.from, args.timeout)?;
-            done(import.address().to_owned(), import.load(&open()?)?)?;
+            let import = AgentImport::fetch(url, args.from, args.timeout, &stop)?;
+            let report = import.load(&open()?, &Control::new(&stop, &|_, _| {}))?;
+            done(import.address().to_owned(), report)?;
         }
     } else {
         let (map, layout) = column_map(args)?;
@@ -61,14 +66,15 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         }
         for file in &args.files {
             let progress = Progress::new(format!("importing {}", file.display()));
-            let import = CsvImport::survey(file, &map, &layout, args.job.clone())?;
-            let report = import.load(&open()?, |done, total| progress.update(done, total))?;
+            let tell = |done, total| progress.update(done, total);
+            let import = CsvImport::survey(file, &map, &layout, args.job.clone(), &stop)?;
+            let report = import.load(&open()?, &Control::new(&stop, &tell))?;
             drop(progress);
             done(file.display().to_string(), report)?;
         }
     }
     if args.json {
-        say_json(&imported)?;
+        print_json(&imported)?;
     }
     Ok(ExitCode::SUCCESS)
 }

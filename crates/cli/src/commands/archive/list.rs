@@ -5,26 +5,24 @@ use std::process::ExitCode;
 use archive::Selection;
 use report::text::{show_bytes, show_count};
 use serde_json::json;
-use workload::Timestamp;
 
 use crate::args::ListArgs;
 use crate::config::Config;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 use crate::times::show_time;
 
 const JOBS_SHOWN: usize = 20;
 
 pub fn run(args: &ListArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let catalog = args.place.open(config)?.catalog(Selection::default())?;
+    let catalog = args.data.open(config)?.catalog(Selection::default())?;
     if args.json {
-        let seconds = |time: Timestamp| time.0 as f64 / 1e3;
         let nodes: Vec<_> = catalog
             .nodes
             .iter()
             .map(|node| {
                 json!({
-                    "node": node.node, "threads": node.threads, "from": seconds(node.first),
-                    "to": seconds(node.last), "readings": node.readings,
+                    "node": node.node, "threads": node.threads, "from": node.first,
+                    "to": node.last, "readings": node.readings,
                     "period_seconds": node.period_ms as f64 / 1e3, "jobs": node.jobs,
                     "sources": node.sources, "files": node.files, "bytes": node.bytes,
                 })
@@ -33,9 +31,9 @@ pub fn run(args: &ListArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let jobs: Vec<_> = catalog
             .jobs
             .iter()
-            .map(|job| json!({ "job": job.job, "from": seconds(job.first), "to": seconds(job.last), "nodes": job.nodes }))
+            .map(|job| json!({ "job": job.job, "from": job.first, "to": job.last, "nodes": job.nodes }))
             .collect();
-        say_json(&json!({
+        print_json(&json!({
             "archive": catalog.archive, "readings": catalog.readings(), "bytes": catalog.bytes(),
             "nodes": nodes, "jobs": jobs,
         }))?;
@@ -57,7 +55,7 @@ pub fn run(args: &ListArgs, config: &Config) -> anyhow::Result<ExitCode> {
             ]
         })
         .collect();
-    say_table(&["node", ">threads", "from", "to", ">readings", ">jobs", ">files", ">size"], &rows)?;
+    print_table(&["node", ">threads", "from", "to", ">readings", ">jobs", ">files", ">size"], &rows)?;
     if !catalog.jobs.is_empty() {
         let rows: Vec<Vec<String>> = catalog
             .jobs
@@ -72,15 +70,15 @@ pub fn run(args: &ListArgs, config: &Config) -> anyhow::Result<ExitCode> {
                 ]
             })
             .collect();
-        say("")?;
-        say_table(&["job", "from", "to", ">nodes"], &rows)?;
+        print("")?;
+        print_table(&["job", "from", "to", ">nodes"], &rows)?;
         if catalog.jobs.len() > JOBS_SHOWN {
-            say(&format!("… and {} more jobs; --json has them all", catalog.jobs.len() - JOBS_SHOWN))?;
+            print(&format!("… and {} more jobs; --json has them all", catalog.jobs.len() - JOBS_SHOWN))?;
         }
     }
-    say("")?;
+    print("")?;
     let (readings, bytes) = (catalog.readings(), catalog.bytes());
-    say(&format!(
+    print(&format!(
         "{}: {} readings in {}, {:.2} bytes each",
         catalog.archive,
         show_count(readings),

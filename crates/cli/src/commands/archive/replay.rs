@@ -7,26 +7,28 @@ use archive::Replay;
 use workload::Owner;
 
 use crate::args::ReplayArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say};
+use crate::output::{eprint_note, print};
 
 pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if args.speed.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
         bail!("--speed has to be a number above zero");
     }
-    let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
+    let stop = stop_on_ctrl_c(None)?;
+    let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let mut n_shown = 0u64;
     for reading in Replay::new(&snapshot, args.speed)? {
         let mut reading = reading?;
         let is_wanted = |owner: &Owner| args.which.job.as_ref().is_none_or(|job| owner.job() == Some(job));
         reading.threads.retain(|thread| is_wanted(&thread.owner));
         if !reading.threads.is_empty() {
-            say(&reading.json_line())?;
+            print(&reading.json_line())?;
             n_shown += 1;
         }
     }
     if n_shown == 0 {
-        complain("warning: nothing matches; `tracewise archive list` shows what there is");
+        eprint_note("warning: nothing matches; `tracewise archive list` shows what there is");
     }
     Ok(ExitCode::SUCCESS)
 }

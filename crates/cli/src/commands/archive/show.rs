@@ -8,8 +8,9 @@ use serde_json::json;
 use workload::{Coverage, Derivation, Owner, Rates, Trace};
 
 use crate::args::ShowArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{say, say_json};
+use crate::output::{print, print_json};
 use crate::progress::Progress;
 use crate::times::show_time;
 
@@ -29,7 +30,8 @@ struct ThreadSummary {
 }
 
 pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let snapshot = args.place.open(config)?.snapshot(args.which.selection())?;
+    let stop = stop_on_ctrl_c(None)?;
+    let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let nodes = snapshot.nodes();
     let progress = Progress::new("reading");
     let mut shown = Vec::new();
@@ -46,12 +48,12 @@ pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
             if args.json {
                 let threads: Vec<_> = threads.iter().map(as_json).collect();
                 shown.push(json!({
-                    "node": node, "from": first.start().0 as f64 / 1e3,
-                    "to": first.time(first.len()).0 as f64 / 1e3,
+                    "node": node, "from": first.start(),
+                    "to": first.time(first.len()),
                     "period_seconds": first.period().0 as f64 / 1e3, "threads": threads,
                 }));
             } else {
-                say_stretch(first, &threads)?;
+                print_stretch(first, &threads)?;
             }
         }
     }
@@ -60,7 +62,7 @@ pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
         bail!("the archive has no readings of that selection; `tracewise archive list` shows what it has");
     }
     if args.json {
-        say_json(&shown)?;
+        print_json(&shown)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -116,9 +118,9 @@ fn as_json(thread: &ThreadSummary) -> serde_json::Value {
     })
 }
 
-fn say_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
+fn print_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
     let (start, end) = (first.start(), first.time(first.len()));
-    say(&format!(
+    print(&format!(
         "{}  {} to {} ({}), one step each {}",
         first.thread().node,
         show_time(start),
@@ -126,7 +128,7 @@ fn say_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
         show_duration((end - start).as_seconds()),
         humantime::format_duration(std::time::Duration::from_millis(first.period().0 as u64)),
     ))?;
-    say(&format!(
+    print(&format!(
         "{:>5} {:>6} {:>6} {:>6} {:>6} {:>8}  busy over time",
         "cpu", "user", "system", "iowait", "other", "missing"
     ))?;
@@ -137,13 +139,13 @@ fn say_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
             .iter()
             .map(|busy| busy.map_or('·', |busy| SHADES[(busy.clamp(0.0, 1.0) * 8.0).round() as usize]))
             .collect();
-        say(&format!(
+        print(&format!(
             "{:>5} {user:>6} {system:>6} {iowait:>6} {other:>6} {:>8}  |{chart}|",
             thread.cpu, thread.n_missing
         ))?;
     }
     if threads.len() > THREADS_SHOWN {
-        say(&format!("… and {} more threads; --json has them all", threads.len() - THREADS_SHOWN))?;
+        print(&format!("… and {} more threads; --json has them all", threads.len() - THREADS_SHOWN))?;
     }
-    say("")
+    print("")
 }

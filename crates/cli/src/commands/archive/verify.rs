@@ -1,28 +1,33 @@
 //! `tracewise archive verify`
 
-use report::text::{show_bytes, show_count};
 use std::process::ExitCode;
 
+use report::text::{show_bytes, show_count};
+use workload::Control;
+
 use crate::args::VerifyArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &VerifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.place.open(config)?;
+    let archive = args.data.open(config)?;
+    let stop = stop_on_ctrl_c(None)?;
     let progress = Progress::new("checking");
-    let report = archive.verify(|done, total| progress.update(done as u64, total as u64))?;
+    let tell = |done, total| progress.update(done, total);
+    let report = archive.verify(&Control::new(&stop, &tell))?;
     drop(progress);
     if args.json {
-        say_json(&report)?;
+        print_json(&report)?;
     } else {
         for finding in &report.leftovers {
-            say(&format!("leftover: {}: {}", finding.path, finding.problem))?;
+            print(&format!("leftover: {}: {}", finding.path, finding.problem))?;
         }
         for finding in &report.problems {
-            complain(&format!("error: {}", finding.problem));
+            eprint_note(&format!("error: {}", finding.problem));
         }
-        say(&format!(
+        print(&format!(
             "{}: {} files with {} readings in {} are sound, {} are not; {} journal segments",
             archive.address(),
             report.files,

@@ -8,7 +8,7 @@ use campaign::simulate::compare::{compare, write};
 
 use crate::args::CompareArgs;
 use crate::config::Config;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
@@ -22,7 +22,7 @@ pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let origin = format!("tracewise campaign compare, windows of {} s, seed {}", args.window, args.seed);
     let page = write(&comparison, &args.out, &origin)?;
     if args.json {
-        say_json(&comparison)?;
+        print_json(&comparison)?;
         return Ok(ExitCode::SUCCESS);
     }
     let shown = |auc: Option<f64>| auc.map_or_else(|| "–".into(), |auc| format!("{auc:.3}"));
@@ -34,8 +34,8 @@ pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
             vec![kind.kind.clone(), threads, jobs, shown(kind.auc), shown(kind.auc_of_shuffled)]
         })
         .collect();
-    say_table(&["KIND", ">THREADS", ">RECORDED JOBS", ">AUC SIMULATED", ">AUC SHUFFLED"], &rows)?;
-    say(&format!(
+    print_table(&["KIND", ">THREADS", ">RECORDED JOBS", ">AUC SIMULATED", ">AUC SHUFFLED"], &rows)?;
+    print(&format!(
         "\na classifier tells simulated windows from recorded ones with an AUC of {} (0.5: not at all), and recorded \
          seconds in random order with {}\n{}",
         shown(comparison.auc),

@@ -11,12 +11,12 @@ use workload::Label;
 
 use crate::args::FitArgs;
 use crate::config::Config;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 use crate::progress::Progress;
 use crate::times::show_time;
 
 pub fn run(args: &FitArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.place.open(config)?;
+    let archive = args.data.open(config)?;
     let labels = archive.labels()?;
     let progress = Progress::new(format!("reading {}", archive.address()));
     let jobs = job_trace::read(&archive, &labels, |done, total| progress.update(done, total))?;
@@ -25,11 +25,11 @@ pub fn run(args: &FitArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let text = serde_json::to_string(&model)?;
     std::fs::write(&args.out, text + "\n").with_context(|| args.out.display().to_string())?;
     if args.json {
-        say_json(
+        print_json(
             &json!({ "out": args.out, "origin": model.origin, "kinds": model.kinds.keys().collect::<Vec<_>>() }),
         )?;
     } else {
-        say(&format!("{}: fitted to {}", args.out.display(), model.origin))?;
+        print(&format!("{}: fitted to {}", args.out.display(), model.origin))?;
         show(&model)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -53,5 +53,5 @@ fn show(model: &Model) -> anyhow::Result<()> {
             vec![kind.clone(), behaviour, format!("{:.0} MB", model.memory.bytes_a_thread / 1e6)]
         })
         .collect();
-    say_table(&["KIND", "BEHAVIOUR", ">MEMORY A THREAD"], &rows)
+    print_table(&["KIND", "BEHAVIOUR", ">MEMORY A THREAD"], &rows)
 }

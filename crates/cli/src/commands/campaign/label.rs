@@ -11,7 +11,7 @@ use workload::{JobId, Label, Set};
 use crate::args::LabelArgs;
 use crate::commands::campaign::labels;
 use crate::config::Config;
-use crate::output::say_json;
+use crate::output::print_json;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,7 @@ struct Known {
 }
 
 pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.place.open(config)?;
+    let archive = args.data.open(config)?;
     let shown = || args.known.display().to_string();
     let mut reader = csv::Reader::from_path(&args.known).with_context(shown)?;
     let known: Vec<Known> = reader.deserialize().collect::<Result<_, csv::Error>>().with_context(shown)?;
@@ -54,7 +54,7 @@ pub fn run(args: &LabelArgs, config: &Config) -> anyhow::Result<ExitCode> {
     }
     archive.add_labels(&new)?;
     if args.json {
-        say_json(&new)?;
+        print_json(&new)?;
     } else {
         labels::show(&new)?;
     }

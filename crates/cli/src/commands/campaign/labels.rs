@@ -8,14 +8,14 @@ use workload::Label;
 
 use crate::args::LabelsArgs;
 use crate::config::Config;
-use crate::output::{say_json, say_table};
+use crate::output::{print_json, print_table};
 use crate::times::show_time;
 
 pub fn run(args: &LabelsArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.place.open(config)?;
+    let archive = args.data.open(config)?;
     let labels = archive.labels()?;
     if args.json {
-        say_json(&labels)?;
+        print_json(&labels)?;
     } else if labels.is_empty() {
         let address = archive.address();
         bail!("{address} has no labels: they come with `tracewise campaign run` and `campaign simulate`");
@@ -45,5 +45,5 @@ pub fn show(labels: &[Label]) -> anyhow::Result<()> {
         .collect();
     let header =
         ["CAMPAIGN", "SET", "JOB", "KIND", "NODE", ">THREADS", "START", ">LENGTH", ">DISTURBED", "MADE BY"];
-    say_table(&header, &rows)
+    print_table(&header, &rows)
 }

@@ -12,7 +12,7 @@ use crate::args::CampaignRunArgs;
 use crate::commands::campaign::labels;
 use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
-use crate::output::{complain, say_json};
+use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
 
 /// On a disk, which the folder for temporary files often is not.
@@ -38,22 +38,22 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
     let progress = Progress::new(format!("recording into {address}"));
     let labels = campaign::run::run(&plan, &settings, &archive, &stop, |step| match step {
         Step::Begun { campaign, n_jobs } => {
-            complain(&format!("campaign {campaign}: {} jobs", show_count(n_jobs as u64)));
+            eprint_note(&format!("campaign {campaign}: {} jobs", show_count(n_jobs as u64)));
         }
         Step::Started { job, turn, .. } => {
             let length = show_duration(turn.length.as_secs_f64());
-            complain(&format!("  {job}  {} on {} threads for {length}", turn.kind, turn.n_threads));
+            eprint_note(&format!("  {job}  {} on {} threads for {length}", turn.kind, turn.n_threads));
         }
         Step::Ended { label } => {
             if let Some(share) = label.disturbance.filter(|share| *share > 0.02) {
-                complain(&format!("  {}  others took {:.1} % of its threads", label.job, share * 100.0));
+                eprint_note(&format!("  {}  others took {:.1} % of its threads", label.job, share * 100.0));
             }
         }
         Step::Second { done, of } => progress.update(done.as_secs(), of.as_secs()),
     })?;
     drop(progress);
     if args.json {
-        say_json(&labels)?;
+        print_json(&labels)?;
     } else {
         labels::show(&labels)?;
     }

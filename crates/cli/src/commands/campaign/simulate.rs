@@ -17,7 +17,7 @@ use workload::{Label, Millis, Mode, NodeReading, Owner, Timestamp};
 use crate::args::SimulateArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 use crate::times::show_time;
 
@@ -69,13 +69,13 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
             *all.entry(kind).or_default() += count;
             all
         });
-        say_json(
+        print_json(
             &json!({ "archive": address, "seed": args.seed, "jobs": labels.len(), "kinds": kinds, "load": report }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
     show_counts(&settings, &labels)?;
-    say(&format!(
+    print(&format!(
         "\n{address}: {} readings of {} nodes from {} to {}, {}, made in {:.1} s",
         show_count(report.readings),
         report.nodes,
@@ -101,7 +101,7 @@ fn show_counts(settings: &ClusterSettings, labels: &[Label]) -> anyhow::Result<(
         };
         std::iter::once((*kind).clone()).chain(campaigns.iter().map(of_campaign)).collect()
     };
-    say_table(&header, &kinds.iter().map(row).collect::<Vec<_>>())
+    print_table(&header, &kinds.iter().map(row).collect::<Vec<_>>())
 }
 
 fn count(labels: &[Label]) -> BTreeMap<(String, String), usize> {
@@ -119,7 +119,7 @@ fn run_live(
     archive: &Archive,
 ) -> anyhow::Result<ExitCode> {
     let stop = stop_on_ctrl_c(args.duration)?;
-    complain(&format!(
+    eprint_note(&format!(
         "simulating {} nodes × {} threads into {}; Ctrl-C ends",
         args.nodes,
         args.threads,
@@ -152,7 +152,7 @@ impl View {
             let threads: usize = readings.iter().map(|reading| reading.threads.len()).sum();
             let (took, late) = (streamed.took.as_secs_f64(), streamed.late.as_secs_f64());
             let time = streamed.time.as_epoch_seconds().to_string();
-            return say(
+            return print(
                 &json!({ "time": time, "threads": threads, "took_seconds": took, "late_seconds": late })
                     .to_string(),
             );

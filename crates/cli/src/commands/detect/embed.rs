@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{KEY, key};
 use crate::args::TableArgs;
 use crate::config::Config;
-use crate::output::{say, say_json};
+use crate::output::{print, print_json};
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (trained, archive) = args.look.open(config)?;
@@ -29,10 +29,10 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     })?;
     table.finish()?;
     if args.json {
-        say_json(&json!({ "out": args.out, "windows": n_windows, "dimensions": names.len() }))?;
+        print_json(&json!({ "out": args.out, "windows": n_windows, "dimensions": names.len() }))?;
     } else {
         let windows = show_count(n_windows);
-        say(&format!("{}: {windows} windows in {} dimensions", args.out.display(), names.len()))?;
+        print(&format!("{}: {windows} windows in {} dimensions", args.out.display(), names.len()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -13,7 +13,7 @@ use workload::Set;
 use super::open;
 use crate::args::EvaluateArgs;
 use crate::config::Config;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
@@ -33,7 +33,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     drop(progress);
     if args.contaminate > 0.0 {
         let n_bad = contaminate(&mut data.train, args.contaminate, seed);
-        complain(&format!("trouble was put into {n_bad} of {} training windows", data.train.n_windows()));
+        eprint_note(&format!("trouble was put into {n_bad} of {} training windows", data.train.n_windows()));
     }
     let mut test = Test {
         sample: &sample,
@@ -58,7 +58,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
             let trained = Trained::fit(&data, model, detector, seed + member, None, |_| {})?;
             let train_seconds = begun.elapsed().as_secs_f64();
             let evaluation = evaluate(&trained, &test);
-            complain(&format!(
+            eprint_note(&format!(
                 "{:10} {} of {n_members}  normal error {:.5}  {}  {:.0} s",
                 model.name(),
                 member + 1,
@@ -72,14 +72,14 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let report = Report::new(&data, &test, floor, members);
     if let Some(out) = &args.out {
         let origin = format!("tracewise detect evaluate --data {}, seed {seed}", archive.address());
-        complain(&write(&report, &data, &test, out, &origin)?.display().to_string());
+        eprint_note(&write(&report, &data, &test, out, &origin)?.display().to_string());
     }
     if args.json {
-        say_json(&report.numbers())?;
+        print_json(&report.numbers())?;
     } else {
         let (header, rows) = report.table();
-        say_table(&header, &rows)?;
-        say(&format!("\n{}", report.in_words()))?;
+        print_table(&header, &rows)?;
+        print(&format!("\n{}", report.in_words()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

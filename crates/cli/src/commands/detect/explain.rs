@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::open;
 use crate::args::ExplainArgs;
 use crate::config::Config;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 use crate::times::show_time;
 
 /// Kinds that the terminal has room for.
@@ -79,7 +79,7 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
         Ok(())
     })?;
     if args.json {
-        say_json(&cases)?;
+        print_json(&cases)?;
         return Ok(ExitCode::SUCCESS);
     }
     for case in &cases {
@@ -87,21 +87,21 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
             true => format!("{:.1} times the threshold", case.score / case.threshold),
             false => "below the threshold".to_owned(),
         };
-        say(&format!(
+        print(&format!(
             "{} cpu {}, job {}: score {:.4}, {verdict}",
             case.node, case.cpu, case.job, case.score
         ))?;
-        say(&format!(
+        print(&format!(
             "  {} to {}: {}",
             show_time(case.explanation.from),
             show_time(case.explanation.to),
             case.explanation.words
         ))?;
         if let Some(level) = case.level {
-            say(&format!("  {}", level_in_words(level)))?;
+            print(&format!("  {}", level_in_words(level)))?;
         }
         if !case.like.is_empty() {
-            say(&format!("  {}", likeness_in_words(&case.like)))?;
+            print(&format!("  {}", likeness_in_words(&case.like)))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -135,7 +135,7 @@ fn atlas(args: &ExplainArgs, trained: &Trained, known: &Archive) -> anyhow::Resu
     })?;
     let atlas = Atlas::fit(&placed);
     if let Some((atlas, reliability)) = atlas.as_ref().and_then(|atlas| Some((atlas, atlas.reliability?))) {
-        complain(&format!(
+        eprint_note(&format!(
             "{} known kinds; of jobs that were left out, {:.0} % of windows were nearest to their own (confidence {:.0} %)",
             atlas.kinds().len(),
             reliability.accuracy * 100.0,

@@ -12,7 +12,7 @@ use workload::{JobId, NodeName};
 use super::{KEY, key};
 use crate::args::TableArgs;
 use crate::config::Config;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 
 /// Jobs that the terminal has room for.
 const MOST_SHOWN: usize = 10;
@@ -60,7 +60,7 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
                     "alarms": scores.n_alarms, "highest_over_threshold": scores.highest })
             })
             .collect();
-        say_json(&json!({ "out": args.out, "windows": n_windows, "alarms": n_alarms, "jobs": jobs }))?;
+        print_json(&json!({ "out": args.out, "windows": n_windows, "alarms": n_alarms, "jobs": jobs }))?;
         return Ok(ExitCode::SUCCESS);
     }
     if !ranked.is_empty() {
@@ -77,13 +77,13 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
                 ]
             })
             .collect();
-        say_table(&["JOB", "NODE", "KNOWN AS", ">WINDOWS ABOVE", ">HIGHEST OVER THRESHOLD"], &rows)?;
+        print_table(&["JOB", "NODE", "KNOWN AS", ">WINDOWS ABOVE", ">HIGHEST OVER THRESHOLD"], &rows)?;
         if ranked.len() > MOST_SHOWN {
-            say(&format!("… and {} jobs more", ranked.len() - MOST_SHOWN))?;
+            print(&format!("… and {} jobs more", ranked.len() - MOST_SHOWN))?;
         }
-        say("")?;
+        print("")?;
     }
-    say(&format!(
+    print(&format!(
         "{}: {} windows, {} above the threshold",
         args.out.display(),
         show_count(n_windows as u64),

@@ -10,7 +10,7 @@ use serde_json::json;
 use super::open;
 use crate::args::TrainArgs;
 use crate::config::Config;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
@@ -21,8 +21,8 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let trained =
         train(&archive, args.model, &config.detector, seed, Some(&checkpoint), |step| match step {
             Step::Reading { done, total, .. } => reading.update(done, total),
-            Step::Resumed { epoch } => complain(&format!("going on after epoch {epoch}")),
-            Step::Epoch(epoch) => complain(&format!(
+            Step::Resumed { epoch } => eprint_note(&format!("going on after epoch {epoch}")),
+            Step::Epoch(epoch) => eprint_note(&format!(
                 "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  {} left at most",
                 epoch.epoch,
                 epoch.n_epochs,
@@ -40,12 +40,12 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     }
     let (origin, threshold) = (&trained.origin, &trained.thresholds);
     if args.json {
-        say_json(&json!({
+        print_json(&json!({
             "out": args.out, "model": trained.model, "origin": origin, "thresholds": threshold,
             "window_seconds": trained.config.window as f64 * trained.period.as_seconds(),
         }))?;
     } else {
-        say(&format!(
+        print(&format!(
             "{}: {} learnt from {} windows of {} s ({} there were), seed {seed}\n\
              mean error on validation {:.5}; scores from {:.5} on are alarms, which {} % of normal windows reach",
             args.out.display(),

@@ -13,7 +13,7 @@ use super::open;
 use crate::args::WatchArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{complain, say};
+use crate::output::{eprint_note, print};
 use crate::times::show_time;
 
 /// A job that is strange now.
@@ -60,7 +60,7 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
             tell(args.json, moment.start + cut.length(), moment.threads.len(), threshold, &alarms)?;
         } else if !has_waited && last.is_none() {
             let length = show_duration(cut.length().as_seconds());
-            complain(&format!("nothing to judge yet: a job is judged when it has run for {length}"));
+            eprint_note(&format!("nothing to judge yet: a job is judged when it has run for {length}"));
             has_waited = true;
         }
         if stop.wait(args.every) {
@@ -83,18 +83,18 @@ fn tell(
                 json!({ "job": job, "node": node, "threads": alarm.n_threads, "score": alarm.score, "words": alarm.words })
             })
             .collect();
-        let line = json!({ "time": time.0 as f64 / 1e3, "windows": n_windows, "threshold": threshold, "alarms": alarms });
-        return say(&line.to_string());
+        let line = json!({ "time": time, "windows": n_windows, "threshold": threshold, "alarms": alarms });
+        return print(&line.to_string());
     }
     let verdict = match alarms.len() {
         0 => "all as usual".to_owned(),
         1 => "one job is strange".to_owned(),
         count => format!("{count} jobs are strange"),
     };
-    say(&format!("{}  {n_windows} threads at work, {verdict}", show_time(time)))?;
+    print(&format!("{}  {n_windows} threads at work, {verdict}", show_time(time)))?;
     for ((job, node), alarm) in alarms {
         let times = alarm.score / threshold;
-        say(&format!(
+        print(&format!(
             "  job {job} on {node}, {} threads, {times:.1} × the threshold: {}",
             alarm.n_threads, alarm.words
         ))?;

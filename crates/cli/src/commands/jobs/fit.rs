@@ -8,7 +8,7 @@ use report::text::{show_count, show_duration};
 use serde_json::json;
 
 use crate::args::FitJobsArgs;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 
 pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     if args.epochs == Some(0) {
@@ -18,7 +18,7 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
     let fitted = Fitted::fit(&trace, args.model, settings, |step| {
         let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
-        complain(&format!(
+        eprint_note(&format!(
             "{:4} of {}{loss}  {} left",
             step.done,
             step.total,
@@ -28,9 +28,9 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     fitted.write(&args.out)?;
     let origin = &fitted.origin;
     if args.json {
-        say_json(&json!({ "out": args.out, "model": fitted.model, "origin": origin }))?;
+        print_json(&json!({ "out": args.out, "model": fitted.model, "origin": origin }))?;
     } else {
-        say(&format!(
+        print(&format!(
             "{}: {} learnt from {} jobs in {}, seed {}, in {:.1} s",
             args.out.display(),
             fitted.model.name(),

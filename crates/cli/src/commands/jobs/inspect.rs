@@ -8,23 +8,23 @@ use report::text::{show_count, show_duration};
 use serde_json::json;
 
 use crate::args::InspectArgs;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let trace = args.reading.read(&args.input)?;
     if let Some(path) = &args.write_schema {
         trace.schema.write(path)?;
-        complain(&format!("{}: correct it and give it to --schema", path.display()));
+        eprint_note(&format!("{}: correct it and give it to --schema", path.display()));
     }
     let jobs = trace.jobs()?;
     let span = jobs.arrivals().last().copied().unwrap_or_default();
     if args.json {
-        say_json(
+        print_json(
             &json!({ "jobs": jobs.len(), "span_seconds": span, "schema": trace.schema, "warnings": trace.warnings }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
-    say(&format!(
+    print(&format!(
         "{}: {} jobs in {}\n",
         args.input.display(),
         show_count(jobs.len() as u64),
@@ -39,14 +39,14 @@ pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
             column.map_or(String::new(), |column| summary(&trace, column, &spec.kind)),
         ]
     });
-    say_table(&["COLUMN", "ROLE", "KIND", "VALUES"], &rows.collect::<Vec<_>>())?;
+    print_table(&["COLUMN", "ROLE", "KIND", "VALUES"], &rows.collect::<Vec<_>>())?;
     for constraint in &trace.schema.constraints {
         let rule = match &constraint.rule {
             Rule::AtMost { column, limit } => format!("{column} is at most {limit}"),
             Rule::MultipleOf { column, unit } => format!("{column} is a multiple of {unit}"),
         };
         let kept = if constraint.is_kept() { "always, and will be" } else { "so it is learnt, not kept to" };
-        say(&format!("{rule} in {:.1} % of jobs: {kept}", constraint.share * 100.0))?;
+        print(&format!("{rule} in {:.1} % of jobs: {kept}", constraint.share * 100.0))?;
     }
     Ok(ExitCode::SUCCESS)
 }

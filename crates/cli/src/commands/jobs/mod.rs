@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use jobs::{Role, Schema, Trace};
 
 use crate::args::{JobsCommand, Reading};
-use crate::output::complain;
+use crate::output::eprint_note;
 
 pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -36,7 +36,7 @@ impl Reading {
     fn read_as(&self, path: &Path, schema: Option<Schema>) -> anyhow::Result<Trace> {
         let columns: BTreeMap<String, Role> = self.columns.iter().cloned().collect();
         let trace = Trace::read(path, self.preset, &columns, schema)?;
-        trace.warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
+        trace.warnings.iter().for_each(|warning| eprint_note(&format!("{}: {warning}", path.display())));
         Ok(trace)
     }
 }

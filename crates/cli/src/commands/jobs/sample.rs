@@ -10,7 +10,7 @@ use report::text::show_count;
 use serde_json::json;
 
 use crate::args::SampleArgs;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 
 pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     if args.jobs == Some(0) {
@@ -30,7 +30,7 @@ pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     if span.is_some() && !fitted.has_calendar() {
-        complain(
+        eprint_note(
             "the trace learnt from does not say when it was: hours of the day and of the week are not known",
         );
     }
@@ -38,11 +38,11 @@ pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     sink::write(&args.out, &table, &fitted.schema)?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
-        say_json(
+        print_json(
             &json!({ "out": args.out, "model": fitted.model, "jobs": table.n_rows(), "seconds": seconds }),
         )?;
     } else {
-        say(&format!(
+        print(&format!(
             "{}: {} jobs made by {} in {seconds:.1} s",
             args.out.display(),
             show_count(table.n_rows() as u64),

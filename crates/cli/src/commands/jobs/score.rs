@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use jobs::fidelity::{ScoreSettings, report, score};
 
 use crate::args::ScoreArgs;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 
 pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     let real = args.reading.read(&args.real)?;
@@ -20,14 +20,14 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
             args.synthetic.display(),
             args.seed
         );
-        complain(&report::write(&fidelity, &real, &synthetic, out, &origin)?.display().to_string());
+        eprint_note(&report::write(&fidelity, &real, &synthetic, out, &origin)?.display().to_string());
     }
     if args.json {
-        say_json(&fidelity)?;
+        print_json(&fidelity)?;
     } else {
         let (header, rows) = report::table(&fidelity);
-        say_table(&header, &rows)?;
-        say(&format!("\n{}", fidelity.in_words()))?;
+        print_table(&header, &rows)?;
+        print(&format!("\n{}", fidelity.in_words()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

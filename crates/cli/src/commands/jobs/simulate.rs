@@ -8,7 +8,7 @@ use report::text::{show_count, show_duration};
 use serde_json::json;
 
 use crate::args::SimulateJobsArgs;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 
 pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     if args.nodes == Some(0) {
@@ -17,7 +17,7 @@ pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     let all = args.reading.read(&args.input)?.jobs()?;
     let jobs = all.records()?;
     if jobs.len() < all.len() {
-        complain(&format!(
+        eprint_note(&format!(
             "{} jobs have no run time and are left out",
             show_count((all.len() - jobs.len()) as u64)
         ));
@@ -25,7 +25,7 @@ pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
     let n_nodes = args.nodes.unwrap_or_else(|| machine_for(&jobs, UTILISATION));
     let n_large = jobs.iter().filter(|job| n_nodes_of(job, u64::MAX) > n_nodes).count();
     if n_large > 0 {
-        complain(&format!(
+        eprint_note(&format!(
             "{} jobs ask for more than {} nodes and are given all of them",
             show_count(n_large as u64),
             show_count(n_nodes)
@@ -40,7 +40,7 @@ pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
             .iter()
             .map(|(policy, outcome)| json!({ "policy": policy, "outcome": outcome }))
             .collect();
-        say_json(&json!({ "jobs": jobs.len(), "nodes": n_nodes, "policies": named }))?;
+        print_json(&json!({ "jobs": jobs.len(), "nodes": n_nodes, "policies": named }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = outcomes.iter().map(|(policy, outcome)| {
@@ -51,7 +51,7 @@ pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
             format!("{:.1} %", outcome.utilisation * 100.0),
         ]
     });
-    say_table(&["POLICY", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"], &rows.collect::<Vec<_>>())?;
-    say(&format!("\n{} jobs on {} nodes", show_count(jobs.len() as u64), show_count(n_nodes)))?;
+    print_table(&["POLICY", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"], &rows.collect::<Vec<_>>())?;
+    print(&format!("\n{} jobs on {} nodes", show_count(jobs.len() as u64), show_count(n_nodes)))?;
     Ok(ExitCode::SUCCESS)
 }

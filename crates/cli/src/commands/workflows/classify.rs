@@ -7,7 +7,7 @@ use workflows::classify::{Fitted, Verdict};
 
 use super::warn;
 use crate::args::ClassifyArgs;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 
 pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
     let fitted = Fitted::read(&args.model)?;
@@ -18,7 +18,7 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
                 for recording in &recordings {
                     warn(path, &recording.warnings);
                     if let Some(reason) = fitted.why_not(&recording.run) {
-                        complain(&format!("{}: {reason}", path.display()));
+                        eprint_note(&format!("{}: {reason}", path.display()));
                         is_good = false;
                         continue;
                     }
@@ -27,7 +27,7 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
                 }
             }
             Err(error) => {
-                complain(&error.to_string());
+                eprint_note(&error.to_string());
                 is_good = false;
             }
         }
@@ -41,10 +41,10 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
                 one
             })
             .collect();
-        say_json(&all)?;
+        print_json(&all)?;
     } else {
         for (_, verdict) in &verdicts {
-            say(&in_words(verdict))?;
+            print(&in_words(verdict))?;
         }
     }
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -6,7 +6,7 @@ use workflows::compare::compare;
 
 use super::read_run;
 use crate::args::CompareRunsArgs;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 
 /// Tasks that only one run has and that are named.
 const MOST_NAMES: usize = 5;
@@ -17,7 +17,7 @@ pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
     let (before, after) = (read_run(&args.before)?.run, read_run(&args.after)?.run);
     let found = compare(&before, &after);
     if args.json {
-        say_json(&found)?;
+        print_json(&found)?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = found.tasks.iter().take(MOST_TASKS).map(|task| {
@@ -29,13 +29,13 @@ pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
             format!("{:+.0} s", task.after - task.before),
         ]
     });
-    say_table(&["TASK", "DELAY", ">BEFORE", ">AFTER", ">CHANGE"], &rows.collect::<Vec<_>>())?;
+    print_table(&["TASK", "DELAY", ">BEFORE", ">AFTER", ">CHANGE"], &rows.collect::<Vec<_>>())?;
     let missing = |names: &[String], which: &str| {
         let (told, rest) = names.split_at(names.len().min(MOST_NAMES));
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
         if told.is_empty() { String::new() } else { format!("; only in {which}: {}{more}", told.join(", ")) }
     };
-    say(&format!(
+    print(&format!(
         "\n{} took {:.0} s, {} took {:.0} s; the largest change of each of {} tasks, the {} largest shown{}{}",
         before.name,
         before.makespan(),

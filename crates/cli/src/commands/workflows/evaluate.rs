@@ -8,7 +8,7 @@ use workflows::evaluate::{Figures, Protocol, evaluate, per_job, report};
 
 use super::{missing_in_words, read_runs};
 use crate::args::EvaluateRunsArgs;
-use crate::output::{complain, say, say_json, say_table};
+use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
@@ -23,10 +23,10 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         Some(protocol) => vec![protocol],
         None => {
             if !has_batches {
-                complain("leave-batch-out is left out: no run says of which batch it is");
+                eprint_note("leave-batch-out is left out: no run says of which batch it is");
             }
             if args.split.is_none() {
-                complain("authors is left out: there is no --split");
+                eprint_note("authors is left out: there is no --split");
             }
             let is_possible = |protocol: &Protocol| match protocol {
                 Protocol::Authors => args.split.is_some(),
@@ -45,17 +45,17 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         match found {
             Ok(figures) => all.push(figures),
             Err(error) if args.protocol.is_none() => {
-                complain(&format!("{} is left out: {error}", protocol.name()));
+                eprint_note(&format!("{} is left out: {error}", protocol.name()));
             }
             Err(error) => return Err(error.into()),
         }
     }
     for figures in &all {
         for (reason, count) in counted(&figures.left_out) {
-            complain(&format!("{}: folds that are left out: {count}, because {reason}", figures.protocol));
+            eprint_note(&format!("{}: folds that are left out: {count}, because {reason}", figures.protocol));
         }
         if let Some(words) = missing_in_words(&figures.missing) {
-            complain(&words);
+            eprint_note(&words);
         }
     }
     if all.is_empty() {
@@ -68,31 +68,31 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
             args.runs.display(),
             args.learning.seed
         );
-        complain(&report::write(&all, out, &origin)?.display().to_string());
+        eprint_note(&report::write(&all, out, &origin)?.display().to_string());
     }
     if args.json {
         match &all[..] {
-            [one] => say_json(one)?,
-            several => say_json(&several)?,
+            [one] => print_json(one)?,
+            several => print_json(&several)?,
         }
         return Ok(ExitCode::SUCCESS);
     }
     let (header, rows) = report::table(&all);
-    say_table(&header, &rows)?;
+    print_table(&header, &rows)?;
     for figures in &all {
         if !figures.conflicting.is_empty() {
-            complain(&format!("left out, filed under another label: {}", figures.conflicting.join(", ")));
+            eprint_note(&format!("left out, filed under another label: {}", figures.conflicting.join(", ")));
         }
-        say(&format!("\n{}", figures.protocol))?;
+        print(&format!("\n{}", figures.protocol))?;
         let (header, rows) = report::confusion(figures);
-        say_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
+        print_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
         let early: Vec<String> = figures
             .while_running
             .iter()
             .map(|(share, accuracy)| format!("{accuracy:.3} after {share} % of the run"))
             .collect();
         if !early.is_empty() {
-            say(&format!("accuracy while it runs: {}", early.join(", ")))?;
+            print(&format!("accuracy while it runs: {}", early.join(", ")))?;
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -108,7 +108,7 @@ fn counted(words: &[String]) -> BTreeMap<&str, usize> {
 fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     let found = per_job::evaluate(data, args.learning.seed)?;
     if args.json {
-        say_json(&found)?;
+        print_json(&found)?;
         return Ok(ExitCode::SUCCESS);
     }
     let row = |name: &str, ranking: per_job::Ranking| {
@@ -120,8 +120,8 @@ fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         row("no labels, beside those on its machine", found.unsupervised),
         row("with labels, folds by run", found.supervised),
     ];
-    say_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;
-    say(&format!(
+    print_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;
+    print(&format!(
         "\n{} tasks of {} runs, seed {}, {:.1} s",
         found.n_jobs, found.n_runs, found.seed, found.seconds
     ))?;

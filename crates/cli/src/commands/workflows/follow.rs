@@ -14,7 +14,7 @@ use workflows::workflow::TaskAttempt;
 use super::super::stop_on_ctrl_c;
 use super::classify::{in_words, lack_in_words};
 use crate::args::FollowArgs;
-use crate::output::{complain, say};
+use crate::output::{eprint_note, print};
 
 /// A log, or a folder with a log and more.
 enum Source {
@@ -70,7 +70,7 @@ pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
             for words in all {
                 let without_count = words.trim_start_matches(|c: char| c.is_ascii_digit());
                 if said.insert(without_count.to_owned()) {
-                    complain(&words);
+                    eprint_note(&words);
                 }
             }
             let fitted = fitted.as_ref().filter(|_| why_not.is_none());
@@ -94,19 +94,19 @@ fn tell(recording: &Recording, fitted: Option<&Fitted>, is_over: bool, is_json: 
     // Nothing can be said of delays before a task is over.
     let verdict = fitted.filter(|_| n_over > 0).map(|fitted| fitted.classify(run));
     if is_json {
-        return say(&serde_json::to_string(&json!({
+        return print(&serde_json::to_string(&json!({
             "run": run.name, "seconds": run.makespan(), "attempts": run.attempts.len(), "over": n_over,
             "failed": n_failed, "is_over": is_over, "verdict": verdict,
         }))?);
     }
     let state = if is_over { "over" } else { "running" };
-    say(&format!(
+    print(&format!(
         "{:.0} s: {state}, {n_over} of {} attempts over, {n_failed} failed",
         run.makespan(),
         run.attempts.len()
     ))?;
     match verdict {
-        Some(verdict) => say(&format!("  {}", in_words(&verdict))),
+        Some(verdict) => print(&format!("  {}", in_words(&verdict))),
         None => Ok(()),
     }
 }

@@ -10,7 +10,7 @@ use workflows::read::table;
 
 use super::read_run;
 use crate::args::InjectRunArgs;
-use crate::output::{complain, say};
+use crate::output::{eprint_note, print};
 
 pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
     let troubles: Vec<Trouble> =
@@ -20,13 +20,13 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
         let recording = match read_run(path) {
             Ok(recording) => recording,
             Err(error) => {
-                complain(&format!("{error:#}"));
+                eprint_note(&format!("{error:#}"));
                 is_good = false;
                 continue;
             }
         };
         if !written.insert(recording.run.name.clone()) {
-            complain(&format!(
+            eprint_note(&format!(
                 "{}: another run is called {}, too: rename one",
                 path.display(),
                 recording.run.name
@@ -41,7 +41,7 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
             let out = folder.join(format!("{}.csv", made.name));
             let file = File::create(&out).with_context(|| out.display().to_string())?;
             table::write(&made, &[], file).with_context(|| out.display().to_string())?;
-            say(&format!(
+            print(&format!(
                 "{}: {:.0} s, {:.0} s before",
                 out.display(),
                 made.makespan(),

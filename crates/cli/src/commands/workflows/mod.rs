@@ -18,7 +18,7 @@ use workflows::dataset::NORMAL;
 use workflows::{Dataset, Recording};
 
 use crate::args::{Learning, WhichModel, WorkflowsCommand};
-use crate::output::complain;
+use crate::output::eprint_note;
 
 pub fn run(command: WorkflowsCommand) -> anyhow::Result<ExitCode> {
     match command {
@@ -42,7 +42,7 @@ fn read_run(path: &Path) -> anyhow::Result<Recording> {
 }
 
 fn warn(path: &Path, warnings: &[String]) {
-    warnings.iter().for_each(|warning| complain(&format!("{}: {warning}", path.display())));
+    warnings.iter().for_each(|warning| eprint_note(&format!("{}: {warning}", path.display())));
 }
 
 /// What is said of runs of a split that are not in the data.
@@ -86,7 +86,10 @@ impl Learning {
             anyhow::bail!("with --augment, a network with published weights has to learn: add --fine-tune");
         }
         if model.network().is_some() && model != Model::Cnn && self.weights.is_none() {
-            complain(&format!("{} starts from random weights: --weights has published ones", model.name()));
+            eprint_note(&format!(
+                "{} starts from random weights: --weights has published ones",
+                model.name()
+            ));
         }
         Ok(FitSettings {
             seed: self.seed,

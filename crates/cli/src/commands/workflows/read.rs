@@ -9,7 +9,7 @@ use workflows::workflow::{TaskName, WorkflowRun};
 
 use super::warn;
 use crate::args::ReadArgs;
-use crate::output::{say, say_json, say_table};
+use crate::output::{print, print_json, print_table};
 
 pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
     let recordings = workflows::read::read(&args.run)?;
@@ -18,14 +18,14 @@ pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
         let runs: Vec<_> =
             recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
         match &runs[..] {
-            [one] => say_json(one)?,
-            several => say_json(&several)?,
+            [one] => print_json(one)?,
+            several => print_json(&several)?,
         }
         return Ok(ExitCode::SUCCESS);
     }
     for (at, recording) in recordings.iter().enumerate() {
         if at > 0 {
-            say("")?;
+            print("")?;
         }
         show(&recording.run)?;
     }
@@ -103,7 +103,7 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         ">STAGE-OUT",
         ">POST",
     ];
-    say_table(&header, &rows)?;
+    print_table(&header, &rows)?;
     let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
     let begun: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
     let planned: BTreeSet<&TaskName> =
@@ -113,7 +113,7 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
     if n_never > 0 {
         open += &format!(", {n_never} of {} tasks never begun", planned.len());
     }
-    say(&format!(
+    print(&format!(
         "\n{}: {} attempts{open} in {:.0} s; delays are means, in seconds",
         run.name,
         show_count(run.attempts.len() as u64),

@@ -10,7 +10,7 @@ use workflows::local::{LocalSettings, run as run_local};
 use workflows::read::table;
 
 use crate::args::RecordRunsArgs;
-use crate::output::say;
+use crate::output::print;
 
 pub fn run(args: &RecordRunsArgs) -> anyhow::Result<ExitCode> {
     if args.runs == 0 {
@@ -31,7 +31,7 @@ pub fn run(args: &RecordRunsArgs) -> anyhow::Result<ExitCode> {
         let path = folder.join(format!("{name}.csv"));
         let file = File::create(&path).with_context(|| path.display().to_string())?;
         table::write(&made, &[], file).with_context(|| path.display().to_string())?;
-        say(&format!("{}: {} tasks in {:.1} s", path.display(), made.attempts.len(), made.makespan()))?;
+        print(&format!("{}: {} tasks in {:.1} s", path.display(), made.attempts.len(), made.makespan()))?;
     }
     Ok(ExitCode::SUCCESS)
 }

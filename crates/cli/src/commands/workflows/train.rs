@@ -10,7 +10,7 @@ use workflows::classify::Fitted;
 
 use super::{missing_in_words, read_run, read_runs, warn};
 use crate::args::TrainRunsArgs;
-use crate::output::{complain, say, say_json};
+use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
@@ -50,21 +50,21 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     let origin = &fitted.origin;
     if args.json {
         let epochs: Vec<_> = curve.iter().map(|step| json!(step)).collect();
-        say_json(
+        print_json(
             &json!({ "out": args.out, "model": model, "classes": fitted.classes, "runs": origin.n_runs,
             "by_class": origin.by_class, "seconds": origin.fit_seconds, "curve": epochs }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(last) = curve.iter().max_by(|a, b| a.validation_accuracy.total_cmp(&b.validation_accuracy)) {
-        complain(&format!(
+        eprint_note(&format!(
             "best on what was held out: accuracy {:.3} after epoch {}",
             last.validation_accuracy, last.epoch
         ));
     }
     let classes: Vec<String> =
         origin.by_class.iter().map(|(class, count)| format!("{count} {class}")).collect();
-    say(&format!(
+    print(&format!(
         "{}: {} learnt from {} runs ({}) in {}",
         args.out.display(),
         model.name(),
