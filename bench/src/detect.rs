@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use detect::autoencoder::net::{Net, NetConfig, Shape};
-use detect::autoencoder::train::{loss, noise};
-use detect::autoencoder::{Autoencoder, Reach};
-use detect::{Detector, Moment, ThreadWindow};
+use detect::autoencoder::train::{Inputs, Weights, loss, noise};
+use detect::autoencoder::{Autoencoder, GraphScope};
+use detect::{Detector, ThreadWindow, WindowBatch};
 use learn::Matrix;
 use learn::nn::adam::Adam;
 use learn::nn::gemm::{Into, View, multiply};
@@ -67,7 +67,8 @@ impl Objective for Training {
         let graphs: Vec<Range<usize>> =
             (0..items.len()).map(|item| item * self.graph..(item + 1) * self.graph).collect();
         let scale = 1.0 / (n_in_batch * size) as f32;
-        loss(&self.net, tape, (&chosen, &graphs), (scale, 0.0), noise(seed))
+        let inputs = Inputs { windows: &chosen, graphs: &graphs };
+        loss(&self.net, tape, inputs, Weights { scale, divergence: 0.0 }, noise(seed))
     }
 
     fn validation(&self, _: &Parameters) -> f64 {
@@ -102,7 +103,7 @@ fn train(has_graph: bool, seconds: f64) -> f64 {
 }
 
 fn score(batch: usize, seconds: f64) -> anyhow::Result<f64> {
-    let detector = Autoencoder { net: net(false), reach: Reach::Thread };
+    let detector = Autoencoder { net: net(false), scope: GraphScope::Thread };
     let (node, job) = (NodeName::new("n1")?, JobId::new("1")?);
     let values = windows(batch);
     let threads = values.chunks_exact(N_STEPS * N_CHANNELS).map(|values| ThreadWindow {
@@ -111,8 +112,8 @@ fn score(batch: usize, seconds: f64) -> anyhow::Result<f64> {
         job: job.clone(),
         values: values.to_vec(),
     });
-    let moment = Moment { start: Timestamp(0), n_channels: N_CHANNELS, threads: threads.collect() };
-    Ok(rate(seconds, || detector.examine(&moment).len()))
+    let batch = WindowBatch::new(Timestamp(0), N_CHANNELS, threads.collect());
+    Ok(rate(seconds, || detector.examine(&batch).len()))
 }
 
 /// Floating-point operations a second of products of matrices, one on each thread.

@@ -114,7 +114,7 @@ impl Config {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let config = config.with_variables(variables)?;
-        config.detector.check().context("[detector]")?;
+        config.detector.clone().validate().context("[detector]")?;
         Ok(config)
     }
 
@@ -235,7 +235,7 @@ stride = 25
 # Channels beside user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
 channels = []
 # Windows that are learnt from at most.
-most_windows = 10000
+max_windows = 10000
 # How often a normal window may be taken for an anomaly.
 false_alarm_rate = 0.001
 # A threshold for each kind of labelled job, beside the one for all.
@@ -243,7 +243,7 @@ threshold_by_kind = false
 # How much embeddings are drawn together: to zero, and those of the variational autoencoder to a normal distribution.
 divergence_weight = 1e-5
 # Windows that the nearest-neighbour baseline remembers.
-n_remembered = 2000
+n_neighbours = 2000
 
 [detector.net]
 # Channels of each block of the encoder; the decoder has them in the other order.

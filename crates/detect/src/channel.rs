@@ -1,29 +1,29 @@
-//! What is known of a thread at each step: the four rates, and what its job's control group says.
+//! The channels of a window: the four rates of a thread, and optional readings of its job's control group.
 
 use serde::{Deserialize, Serialize};
 use workload::{JobReading, Millis, Pressure, Timestamp};
 
-/// User, system, iowait, other: shares of a step that sum to one. Models do not see the last, which is
-/// what the others leave.
+/// User, system, iowait, other: fractions of a step that sum to one. Networks do not get `other` as an input, because the
+/// first three determine it.
 pub const N_RATES: usize = 4;
 pub const RATES: [&str; N_RATES] = ["user", "system", "iowait", "other"];
 
-/// Steps that a reading of a job speaks for when the next is missing.
-const MOST_BRIDGED: usize = 5;
+/// A job reading is used for this many steps if the next one is missing.
+const MAX_BRIDGED: usize = 5;
 
-/// A channel beside the rates, between zero and one by nature: nothing is scaled by what data look like.
+/// A channel in addition to the rates. All are between zero and one by definition; nothing is scaled by the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Extra {
-    /// Memory, as the logarithm of its bytes: 256 TiB would be one.
+pub enum JobChannel {
+    /// Memory in use, as log2(bytes + 1) / 48: 256 TiB is one.
     Memory,
-    /// Shares of a step during which some of the job's tasks waited.
+    /// The fraction of a step during which some task of the job waited (pressure stall information).
     CpuPressure,
     MemoryPressure,
     IoPressure,
 }
 
-impl Extra {
+impl JobChannel {
     pub fn name(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -42,8 +42,8 @@ impl Extra {
         }
     }
 
-    /// Its value at each of `n_steps` steps from `from` on, from the readings of one job in order of time;
-    /// absent where the job was not read.
+    /// The value at each of `n_steps` steps from `from` on, from the readings of one job in order of time; absent
+    /// where there is no reading.
     pub fn series(
         self,
         readings: &[(Timestamp, JobReading)],
@@ -67,16 +67,16 @@ impl Extra {
             };
             let step = (*time - from).0.div_euclid(period.0);
             if let (Some(value), Ok(step)) = (value, usize::try_from(step)) {
-                steps.iter_mut().skip(step).take(MOST_BRIDGED).for_each(|known| *known = Some(value));
+                steps.iter_mut().skip(step).take(MAX_BRIDGED).for_each(|known| *known = Some(value));
             }
         }
         steps
     }
 }
 
-/// The channels of windows: the rates, then these.
-pub fn names(extras: &[Extra]) -> Vec<&'static str> {
-    RATES.into_iter().chain(extras.iter().map(|extra| extra.name())).collect()
+/// The names of all channels: the rates, then the job channels.
+pub fn names(job_channels: &[JobChannel]) -> Vec<&'static str> {
+    RATES.into_iter().chain(job_channels.iter().map(|channel| channel.name())).collect()
 }
 
 #[cfg(test)]
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pressure_is_the_share_of_time_waited_and_a_missed_reading_is_bridged() {
+    fn pressure_is_the_fraction_of_time_waited_and_a_missed_reading_is_bridged() {
         let reading = |second: i64, waited: u64| {
             let mut reading = JobReading::empty(JobId::new("1").unwrap());
             reading.io_pressure.some_usec = Some(waited);
@@ -94,10 +94,10 @@ mod tests {
             (Timestamp(second * 1_000), reading)
         };
         let readings = [reading(10, 0), reading(11, 250_000), reading(13, 1_250_000)];
-        let series = Extra::IoPressure.series(&readings, Timestamp(10_000), Millis::SECOND, 12);
+        let series = JobChannel::IoPressure.series(&readings, Timestamp(10_000), Millis::SECOND, 12);
         assert_eq!(series[..4], [None, Some(0.25), Some(0.25), Some(0.5)]);
         assert_eq!((series[7], series[8]), (Some(0.5), None));
-        let memory = Extra::Memory.series(&readings, Timestamp(10_000), Millis::SECOND, 1);
+        let memory = JobChannel::Memory.series(&readings, Timestamp(10_000), Millis::SECOND, 1);
         assert!((memory[0].unwrap() - 0.5).abs() < 1e-6);
     }
 }

@@ -1,34 +1,38 @@
-//! What can be chosen of a detector; the same file builds it again.
+//! The settings of a detector, and their validation.
+
+use std::ops::Deref;
 
 use learn::nn::train::TrainSettings;
 use serde::{Deserialize, Serialize};
 use workload::Millis;
 
-use super::autoencoder::net::NetConfig;
-use super::channel::{Extra, names};
-use super::window::Cut;
+use crate::autoencoder::net::NetConfig;
+use crate::channel::{JobChannel, names};
+use crate::window::WindowSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DetectorConfig {
-    /// Steps of a window.
+    /// Steps per window.
     pub window: usize,
-    /// Steps from one window to the next, in training.
+    /// Steps from one training window to the next.
     pub stride: usize,
-    /// Channels beside the four rates.
-    pub channels: Vec<Extra>,
-    /// Windows that are learnt from at most, drawn from all.
-    pub most_windows: usize,
-    /// How often a normal window may be taken for an anomaly.
+    /// Channels in addition to the four rates.
+    pub channels: Vec<JobChannel>,
+    /// The largest number of training windows; more are sampled down.
+    #[serde(alias = "most_windows")]
+    pub max_windows: usize,
+    /// The fraction of normal windows that may exceed the threshold.
     pub false_alarm_rate: f64,
-    /// A threshold for each kind of job that validation knows well enough, beside the one for all.
+    /// Whether kinds of jobs with enough validation windows get their own thresholds.
     pub threshold_by_kind: bool,
     pub net: NetConfig,
     pub train: TrainSettings,
-    /// How much embeddings are drawn together: to zero, and those of the variational autoencoder to a normal distribution.
+    /// The weight of the penalty on embeddings: their squared norm, or the KL divergence of the variational autoencoder.
     pub divergence_weight: f64,
-    /// Windows that the nearest-neighbour baseline remembers.
-    pub n_remembered: usize,
+    /// The number of training windows that the nearest-neighbour baseline stores.
+    #[serde(alias = "n_remembered")]
+    pub n_neighbours: usize,
 }
 
 impl Default for DetectorConfig {
@@ -37,13 +41,13 @@ impl Default for DetectorConfig {
             window: 100,
             stride: 25,
             channels: Vec::new(),
-            most_windows: 10_000,
+            max_windows: 10_000,
             false_alarm_rate: 1e-3,
             threshold_by_kind: false,
             net: NetConfig::default(),
             train: TrainSettings::default(),
             divergence_weight: 1e-5,
-            n_remembered: 2_000,
+            n_neighbours: 2_000,
         }
     }
 }
@@ -52,35 +56,47 @@ impl Default for DetectorConfig {
 pub enum ConfigError {
     #[error("{0}")]
     Syntax(String),
-    #[error("window: {window} steps cannot be halved {n_blocks} times; take a longer window or fewer widths")]
+    #[error(
+        "window: {window} steps cannot be halved {n_blocks} times; use a longer window or fewer net.widths"
+    )]
     TooShort { window: usize, n_blocks: usize },
-    #[error("{0} has to be at least one")]
+    #[error("{0} must be at least 1")]
     Zero(&'static str),
-    #[error("{0} has to be a number above zero, or nothing is learnt")]
+    #[error("{0} must be a number greater than 0")]
     NotPositive(&'static str),
-    #[error("net.kernel has to be odd, so that a step is in the middle of what is seen of it")]
-    Even,
-    #[error("false_alarm_rate lies between zero and one half")]
+    #[error("net.kernel must be odd")]
+    EvenKernel,
+    #[error("false_alarm_rate must be between 0 and 0.5")]
     Rate,
-    #[error("channels: {0} is there twice")]
-    Twice(&'static str),
+    #[error("channels: {0} is listed twice")]
+    DuplicateChannel(&'static str),
+}
+
+/// Settings that have been validated. Only these can be fitted.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ValidConfig(DetectorConfig);
+
+impl Deref for ValidConfig {
+    type Target = DetectorConfig;
+    fn deref(&self) -> &DetectorConfig {
+        &self.0
+    }
 }
 
 impl DetectorConfig {
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    pub fn from_toml(text: &str) -> Result<ValidConfig, ConfigError> {
         let config: Self =
             toml::from_str(text).map_err(|error| ConfigError::Syntax(error.to_string().trim().to_owned()))?;
-        config.check()?;
-        Ok(config)
+        config.validate()
     }
 
-    pub fn check(&self) -> Result<(), ConfigError> {
+    pub fn validate(self) -> Result<ValidConfig, ConfigError> {
         let net = &self.net;
         let counts = [
             ("window", self.window),
             ("stride", self.stride),
-            ("most_windows", self.most_windows),
-            ("n_remembered", self.n_remembered),
+            ("max_windows", self.max_windows),
+            ("n_neighbours", self.n_neighbours),
             ("net.widths", net.widths.iter().copied().min().unwrap_or(0)),
             ("net.n_hidden", net.n_hidden),
             ("net.n_latent", net.n_latent),
@@ -102,7 +118,7 @@ impl DetectorConfig {
             return Err(ConfigError::TooShort { window: self.window, n_blocks });
         }
         if net.kernel.is_multiple_of(2) {
-            return Err(ConfigError::Even);
+            return Err(ConfigError::EvenKernel);
         }
         if !(self.false_alarm_rate > 0.0 && self.false_alarm_rate < 0.5) {
             return Err(ConfigError::Rate);
@@ -110,13 +126,13 @@ impl DetectorConfig {
         let mut names = names(&self.channels);
         names.sort_unstable();
         match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(ConfigError::Twice(pair[0])),
-            None => Ok(()),
+            Some(pair) => Err(ConfigError::DuplicateChannel(pair[0])),
+            None => Ok(ValidConfig(self)),
         }
     }
 
-    pub fn cut(&self, period: Millis, stride: usize) -> Cut {
-        Cut { period, n_steps: self.window, stride, extras: self.channels.clone() }
+    pub fn window_spec(&self, period: Millis, stride: usize) -> WindowSpec {
+        WindowSpec { period, n_steps: self.window, stride, job_channels: self.channels.clone() }
     }
 }
 
@@ -125,16 +141,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_misspelt_or_cannot_be_is_refused() {
-        let refused = |text: &str| DetectorConfig::from_toml(text).unwrap_err().to_string();
-        assert!(refused("windows = 60").contains("windows"));
-        assert!(refused("window = 4").contains("halved"));
-        assert!(refused("false_alarm_rate = 0").contains("between"));
-        assert!(refused("[net]\nkernel = 4").contains("odd"));
-        assert!(refused("channels = [\"memory\", \"memory\"]").contains("twice"));
-        assert!(refused("[train]\nbatch = 0").contains("train.batch"));
-        assert!(refused("[train]\nrate = -1.0").contains("train.rate"));
-        assert!(refused("[train]\nlongest_gradient = 0.0").contains("train.longest_gradient"));
+    fn misspelt_and_impossible_settings_are_rejected() {
+        let rejected = |text: &str| DetectorConfig::from_toml(text).unwrap_err().to_string();
+        assert!(rejected("windows = 60").contains("windows"));
+        assert!(rejected("window = 4").contains("halved"));
+        assert!(rejected("false_alarm_rate = 0").contains("between"));
+        assert!(rejected("[net]\nkernel = 4").contains("odd"));
+        assert!(rejected("channels = [\"memory\", \"memory\"]").contains("twice"));
+        assert!(rejected("[train]\nbatch = 0").contains("train.batch"));
+        assert!(rejected("[train]\nrate = -1.0").contains("train.rate"));
+        assert!(rejected("[train]\nlongest_gradient = 0.0").contains("train.longest_gradient"));
         let config = DetectorConfig::from_toml("window = 60\nchannels = [\"io-pressure\"]").unwrap();
         assert_eq!((config.window, config.channels.len()), (60, 1));
     }

@@ -1,52 +1,130 @@
-//! The interface of a detector: windows in, findings out.
+//! The interface of a detector: window batches in, one finding per window out.
+
+use std::fmt;
 
 use learn::artifact::Tensors;
 use learn::moments::mean;
 use serde::{Deserialize, Serialize};
 
-use crate::window::Moment;
+use crate::channel::names;
+use crate::explain::{Explanation, explain_reconstruction};
+use crate::window::{WindowBatch, WindowSpec};
 
-/// What has learnt from normal windows.
+/// A detector that has been fitted to normal windows.
 pub trait Detector: Send + Sync {
-    /// What it makes of the windows of a moment, in their order.
-    fn examine(&self, moment: &Moment) -> Vec<Finding>;
+    /// One finding for each window of a batch, in the order of the batch.
+    fn examine(&self, batch: &WindowBatch) -> Vec<Finding>;
 
-    /// All that it has learnt.
+    /// Explains some windows of a batch, given the findings of the whole batch. The explanation comes
+    /// from the part of the detector that determined the score.
+    fn explain(
+        &self,
+        batch: &WindowBatch,
+        findings: &[Finding],
+        windows: &[usize],
+        spec: &WindowSpec,
+    ) -> Vec<Explanation> {
+        let channels = names(&spec.job_channels);
+        let explain = |window: &usize| {
+            let (values, expected) = (&batch.threads()[*window].values, &findings[*window].expected);
+            explain_reconstruction(values, expected, &channels, batch.start(), spec.period)
+        };
+        windows.iter().map(explain).collect()
+    }
+
+    /// All fitted parameters.
     fn tensors(&self) -> Tensors;
 }
 
-/// What a detector makes of one window.
+/// The result of examining one window.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// Higher is stranger.
+    /// Higher is more anomalous. See [`DetectorKind::score_scale`].
     pub score: f64,
     /// The mean squared error of each channel over the steps.
     pub errors: Vec<f64>,
     pub embedding: Vec<f32>,
-    /// The window as the detector would have expected it.
+    /// The window as the detector reconstructs it.
     pub expected: Vec<f32>,
     pub uncertainty: Option<Uncertainty>,
-    /// Where it is strange, for detectors that look at more than the thread: see `hierarchy`.
-    pub level: Option<&'static str>,
+    /// The level that determined the score, for detectors that look at more than one.
+    pub level: Option<Level>,
 }
 
-/// How sure a variational autoencoder is.
+/// Where a deviation was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// The reconstruction error of the thread is higher than that of similar windows.
+    Reconstruction,
+    /// The thread differs from every group of normal windows.
+    Thread,
+    /// The thread differs from the other threads of its job.
+    Peers,
+    /// All threads of the job differ in the same way.
+    Job,
+    /// The jobs of the node differ in the same way.
+    Node,
+    /// The jobs of the whole cluster differ in the same way.
+    Cluster,
+}
+
+impl Level {
+    pub const ALL: [Self; 6] =
+        [Self::Reconstruction, Self::Thread, Self::Peers, Self::Job, Self::Node, Self::Cluster];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reconstruction => "reconstruction",
+            Self::Thread => "thread",
+            Self::Peers => "peers",
+            Self::Job => "job",
+            Self::Node => "node",
+            Self::Cluster => "cluster",
+        }
+    }
+
+    /// What the level compares, as a sentence about a window.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::Reconstruction => "its reconstruction error is higher than that of similar windows",
+            Self::Thread => "the thread differs from every group of normal windows",
+            Self::Peers => "the thread differs from the other threads of its job",
+            Self::Job => "all threads of the job differ in the same way",
+            Self::Node => "the jobs of the node differ in the same way",
+            Self::Cluster => "the jobs of the cluster differ in the same way",
+        }
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// How uncertain a variational autoencoder is about a window.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Uncertainty {
-    /// The variance of what it expects, over draws of the embedding.
+    /// The variance of the reconstruction over samples of the embedding.
     pub reconstruction: f64,
-    /// The variance of the embedding itself.
+    /// The variance of the embedding.
     pub latent: f64,
 }
 
 impl Finding {
-    /// The reconstruction error: the mean over all channels and steps.
+    /// The reconstruction error: the mean squared error over all channels and steps.
     pub fn error(&self) -> f64 {
         mean(&self.errors)
     }
 
-    /// The finding of a window that was expected otherwise: its score is the reconstruction error.
-    pub fn of_expected(window: &[f32], expected: Vec<f32>, embedding: Vec<f32>, n_channels: usize) -> Self {
+    /// The finding of a detector whose score is the reconstruction error.
+    pub fn from_reconstruction(
+        window: &[f32],
+        expected: Vec<f32>,
+        embedding: Vec<f32>,
+        n_channels: usize,
+    ) -> Self {
         let errors = channel_errors(window, &expected, n_channels);
         let score = mean(&errors);
         Self { score, errors, embedding, expected, uncertainty: None, level: None }
@@ -62,14 +140,16 @@ pub fn channel_errors(window: &[f32], expected: &[f32], n_channels: usize) -> Ve
         }
     }
     let n_steps = (window.len() / n_channels) as f64;
-    errors.iter_mut().for_each(|error| *error /= n_steps);
+    for error in &mut errors {
+        *error /= n_steps;
+    }
     errors
 }
 
-/// The detectors there are.
+/// The detectors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Model {
+pub enum DetectorKind {
     Ae,
     NodeGnn,
     JobGnn,
@@ -79,16 +159,33 @@ pub enum Model {
     Hierarchy,
 }
 
-impl Model {
+/// The unit of a detector's scores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ScoreScale {
+    /// A mean squared error.
+    SquaredError,
+    /// −log10 of an estimated tail probability, the largest over all levels.
+    MinusLog10P,
+}
+
+impl DetectorKind {
     pub const ALL: [Self; 7] =
         [Self::Ae, Self::NodeGnn, Self::JobGnn, Self::Vae, Self::Pca, Self::Nearest, Self::Hierarchy];
 
-    /// The one that measurements recommend: `docs/results/detectors.md`.
+    /// The recommended detector: `docs/results/detectors.md`.
     pub const BEST: Self = Self::Hierarchy;
 
-    /// Whether training begins somewhere at random, so that one says little of the next.
+    /// Whether training starts from random weights, so that two runs with different seeds differ.
     pub const fn is_random(self) -> bool {
         !matches!(self, Self::Pca | Self::Nearest)
+    }
+
+    pub const fn score_scale(self) -> ScoreScale {
+        match self {
+            Self::Hierarchy => ScoreScale::MinusLog10P,
+            _ => ScoreScale::SquaredError,
+        }
     }
 
     pub const fn name(self) -> &'static str {
@@ -106,13 +203,13 @@ impl Model {
     pub const fn description(self) -> &'static str {
         match self {
             Self::Ae => "Autoencoder of single threads",
-            Self::NodeGnn => "Autoencoder in which all threads of a node exchange a message",
-            Self::JobGnn => "Autoencoder in which the threads of a job on a node exchange a message",
-            Self::Vae => "Variational autoencoder, which says how sure it is",
-            Self::Pca => "Principal components: a baseline",
-            Self::Nearest => "The nearest window of the training data: a baseline",
+            Self::NodeGnn => "Autoencoder with one message pass between all threads of a node",
+            Self::JobGnn => "Autoencoder with one message pass between the threads of a job on a node",
+            Self::Vae => "Variational autoencoder; also estimates its uncertainty",
+            Self::Pca => "Principal component analysis (baseline)",
+            Self::Nearest => "Nearest neighbour in the training data (baseline)",
             Self::Hierarchy => {
-                "Deviations from groups of normal windows, pooled over threads, jobs, nodes and the cluster"
+                "Deviations from clusters of normal windows, pooled over threads, jobs, nodes and the cluster"
             }
         }
     }

@@ -1,48 +1,57 @@
-//! Why a window is strange, in words: which channels were other than expected, by how much, and when.
+//! Explains a finding: which channels or features differed from what was expected, by how much, and when.
 
 use serde::Serialize;
 use workload::{Millis, Timestamp};
 
-use super::channel_errors;
+use crate::detector::{Level, channel_errors};
 
-/// The share of the error that a stretch of time has to hold to be named.
-const MOST_OF_IT: f64 = 0.7;
-/// A channel is named if it has this share of the error.
-const WORTH_NAMING: f64 = 0.15;
+/// The fraction of the error that the reported stretch of time has to contain.
+const STRETCH_FRACTION: f64 = 0.7;
+/// A channel is named if it contributes this fraction of the error.
+const NAMED_FRACTION: f64 = 0.15;
+/// A feature is named if it is this many standard deviations off, and among the largest.
+const NAMED_Z: f64 = 2.0;
+const MAX_FEATURES: usize = 3;
+/// Means that differ by less are called equal.
+const SAME_RATE: f64 = 0.02;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Explanation {
-    /// By how much of the error they made, the most first.
-    pub channels: Vec<ChannelPart>,
-    /// The shortest stretch that holds most of the error.
+    /// The level that determined the score, for detectors with several.
+    pub level: Option<Level>,
+    /// The channels of a reconstruction, by their fraction of the error, largest first.
+    pub channels: Vec<ChannelError>,
+    /// The features that deviate at the level, largest deviation first.
+    pub features: Vec<FeatureDeviation>,
+    /// The shortest stretch of time that contains most of the error; the whole window for features.
     pub from: Timestamp,
     pub to: Timestamp,
-    pub words: String,
+    /// The explanation as one sentence.
+    pub text: String,
 }
 
+/// How one channel differs from its reconstruction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ChannelPart {
+pub struct ChannelError {
     pub channel: String,
-    pub share_of_error: f64,
-    /// Means over the stretch.
-    pub found: f64,
+    pub fraction_of_error: f64,
+    /// Means over the stretch of time.
+    pub observed: f64,
     pub expected: f64,
 }
 
-/// What a detector that compares threads was most surprised by.
-pub fn level_in_words(level: &str) -> &'static str {
-    match level {
-        "restored" => "it is restored worse than windows like it",
-        "peers" => "it differs from the other threads of its job",
-        "job" => "all threads of its job differ together",
-        "node" => "the jobs of its node differ together",
-        "cluster" => "the jobs of the whole cluster differ together",
-        _ => "the thread itself is unlike what was learnt",
-    }
+/// How one feature differs from what is normal at a level.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FeatureDeviation {
+    pub feature: String,
+    pub observed: f64,
+    pub expected: f64,
+    /// The deviation in standard deviations, given the features before this one.
+    pub z: f64,
 }
 
-/// Explains a window that begins at `start` and was expected otherwise.
-pub fn explain(
+/// Explains a window by its reconstruction.
+pub fn explain_reconstruction(
     window: &[f32],
     expected: &[f32],
     channels: &[&str],
@@ -56,32 +65,68 @@ pub fn explain(
         .collect();
     let stretch = shortest_stretch(&errors);
     let inside = |values: &[f32]| values[stretch.start * n_channels..stretch.end * n_channels].to_vec();
-    let (found, wanted) = (inside(window), inside(expected));
-    let of_channels = channel_errors(&found, &wanted, n_channels);
+    let (observed, expected) = (inside(window), inside(expected));
+    let of_channels = channel_errors(&observed, &expected, n_channels);
     let total: f64 = of_channels.iter().sum::<f64>().max(f64::MIN_POSITIVE);
     let mean = |values: &[f32], channel: usize| {
         let n_steps = (values.len() / n_channels) as f64;
         values.chunks_exact(n_channels).map(|step| f64::from(step[channel])).sum::<f64>() / n_steps
     };
-    let mut parts: Vec<ChannelPart> = channels
+    let mut parts: Vec<ChannelError> = channels
         .iter()
         .enumerate()
-        .map(|(index, name)| ChannelPart {
+        .map(|(index, name)| ChannelError {
             channel: (*name).to_owned(),
-            share_of_error: of_channels[index] / total,
-            found: mean(&found, index),
-            expected: mean(&wanted, index),
+            fraction_of_error: of_channels[index] / total,
+            observed: mean(&observed, index),
+            expected: mean(&expected, index),
         })
         .collect();
-    parts.sort_by(|a, b| b.share_of_error.total_cmp(&a.share_of_error));
+    parts.sort_by(|a, b| b.fraction_of_error.total_cmp(&a.fraction_of_error));
     let at = |step: usize| start + Millis(period.0 * step as i64);
-    let words = in_words(&parts, stretch.len(), errors.len(), period);
-    Explanation { channels: parts, from: at(stretch.start), to: at(stretch.end), words }
+    let text = channel_text(&parts, stretch.len(), errors.len(), period);
+    Explanation {
+        level: None,
+        channels: parts,
+        features: Vec::new(),
+        from: at(stretch.start),
+        to: at(stretch.end),
+        text,
+    }
 }
 
-/// The shortest run of steps with most of the error; all of them if there is none.
+/// Explains a window by the features that deviate at a level.
+pub fn explain_features(
+    level: Level,
+    mut features: Vec<FeatureDeviation>,
+    from: Timestamp,
+    to: Timestamp,
+) -> Explanation {
+    features.sort_by(|a, b| b.z.abs().total_cmp(&a.z.abs()));
+    let n_named = features.iter().take_while(|feature| feature.z.abs() >= NAMED_Z).count();
+    features.truncate(n_named.clamp(1, MAX_FEATURES));
+    let named: Vec<String> = features.iter().map(FeatureDeviation::text).collect();
+    let text = format!("{}: {}", level.description(), named.join("; "));
+    Explanation { level: Some(level), channels: Vec::new(), features, from, to, text }
+}
+
+impl FeatureDeviation {
+    fn text(&self) -> String {
+        let Self { feature, observed, expected, z } = self;
+        format!("{feature} {} (expected {}, z = {z:+.1})", percent(*observed), percent(*expected))
+    }
+}
+
+/// Fractions as percentages with two significant digits.
+fn percent(fraction: f64) -> String {
+    let value = fraction * 100.0;
+    let digits = if value >= 10.0 { 0 } else { 1 };
+    format!("{value:.digits$} %")
+}
+
+/// The shortest run of steps with most of the error; all steps if there is no error.
 fn shortest_stretch(errors: &[f64]) -> std::ops::Range<usize> {
-    let wanted = errors.iter().sum::<f64>() * MOST_OF_IT;
+    let wanted = errors.iter().sum::<f64>() * STRETCH_FRACTION;
     let (mut best, mut first, mut sum) = (0..errors.len(), 0, 0.0);
     if wanted <= 0.0 {
         return best;
@@ -99,22 +144,24 @@ fn shortest_stretch(errors: &[f64]) -> std::ops::Range<usize> {
     best
 }
 
-fn in_words(parts: &[ChannelPart], n_inside: usize, n_steps: usize, period: Millis) -> String {
+fn channel_text(parts: &[ChannelError], n_inside: usize, n_steps: usize, period: Millis) -> String {
     let named: Vec<String> = parts
         .iter()
-        .filter(|part| part.share_of_error >= WORTH_NAMING)
+        .filter(|part| part.fraction_of_error >= NAMED_FRACTION)
         .map(|part| {
-            let (found, expected) = (part.found * 100.0, part.expected * 100.0);
-            match (part.found - part.expected).abs() < 0.02 {
-                true => format!("{} went up and down around its usual {found:.0} %", part.channel),
-                false => format!("{} was {found:.0} % where {expected:.0} % was expected", part.channel),
+            let (observed, expected) = (part.observed * 100.0, part.expected * 100.0);
+            if (part.observed - part.expected).abs() < SAME_RATE {
+                format!("{} fluctuated around its expected {observed:.0} %", part.channel)
+            } else {
+                format!("{} was {observed:.0} %, expected {expected:.0} %", part.channel)
             }
         })
         .collect();
     let seconds = |steps: usize| period.as_seconds() * steps as f64;
-    let when = match n_inside * 4 > n_steps * 3 {
-        true => format!("all along ({:.0} s)", seconds(n_steps)),
-        false => format!("for {:.0} of {:.0} s", seconds(n_inside), seconds(n_steps)),
+    let when = if n_inside * 4 > n_steps * 3 {
+        format!("during the whole window ({:.0} s)", seconds(n_steps))
+    } else {
+        format!("for {:.0} of {:.0} s", seconds(n_inside), seconds(n_steps))
     };
     format!("{}, {when}", named.join("; "))
 }
@@ -124,20 +171,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_channel_and_the_seconds_that_were_otherwise_are_named() {
+    fn the_channel_and_the_seconds_that_differed_are_named() {
         let expected = [0.95, 0.04, 0.0, 0.01].repeat(100);
         let mut window = expected.clone();
         for step in 30..42 {
             window[step * 4..step * 4 + 4].copy_from_slice(&[0.30, 0.04, 0.65, 0.01]);
         }
         let channels = ["user", "system", "iowait", "other"];
-        let found = explain(&window, &expected, &channels, Timestamp(60_000), Millis::SECOND);
+        let found = explain_reconstruction(&window, &expected, &channels, Timestamp(60_000), Millis::SECOND);
         assert!(found.from >= Timestamp(90_000) && found.to <= Timestamp(102_000), "{found:?}");
-        assert_eq!(
-            found.words,
-            "user was 30 % where 95 % was expected; iowait was 65 % where 0 % was expected, for 9 of 100 s"
-        );
-        let calm = explain(&expected, &expected, &channels, Timestamp(0), Millis::SECOND);
+        assert_eq!(found.text, "user was 30 %, expected 95 %; iowait was 65 %, expected 0 %, for 9 of 100 s");
+        let calm = explain_reconstruction(&expected, &expected, &channels, Timestamp(0), Millis::SECOND);
         assert_eq!((calm.from, calm.to), (Timestamp(0), Timestamp(100_000)));
+    }
+
+    #[test]
+    fn the_features_that_deviate_most_are_named_with_their_level() {
+        let feature = |feature: &str, observed, expected, z| FeatureDeviation {
+            feature: feature.into(),
+            observed,
+            expected,
+            z,
+        };
+        let features = vec![
+            feature("mean user", 0.4, 0.5, -0.3),
+            feature("mean iowait", 0.41, 0.025, 7.25),
+            feature("mean system", 0.1, 0.2, -2.5),
+        ];
+        let found = explain_features(Level::Peers, features, Timestamp(0), Timestamp(1));
+        assert_eq!(
+            found.text,
+            "the thread differs from the other threads of its job: mean iowait 41 % (expected 2.5 %, z = +7.2); \
+             mean system 10 % (expected 20 %, z = -2.5)"
+        );
+        assert_eq!(found.level, Some(Level::Peers));
     }
 }

@@ -1,32 +1,47 @@
-//! Detectors learn what windows of normal jobs look like and score windows that look different.
+//! Anomaly detection on CPU traces.
 //!
-//! A detector is a folder here and a variant of [`Model`]; each passes the suite in `contract.rs`.
+//! Detectors are fitted to windows of normal jobs and score other windows; [`Monitor`] turns scores into alarms.
+//! A detector is a folder here and a variant of [`DetectorKind`]; each passes the suite in `contract.rs`.
 
 pub mod analysis;
+mod archive_windows;
 pub mod autoencoder;
 pub mod channel;
-pub mod config;
+mod config;
 #[cfg(test)]
 mod contract;
+mod data;
 mod detector;
-pub mod diagnosis;
+mod error;
 pub mod evaluate;
-pub mod explain;
+mod explain;
+mod follow;
 mod hierarchy;
 pub mod inject;
-mod model;
+mod kind_classifier;
+mod monitor;
 mod nearest;
 mod pca;
 mod sample;
 pub mod stretch;
 mod threshold;
+mod trained;
+mod training;
 mod variational;
-pub mod window;
+mod window;
 
-pub use config::{ConfigError, DetectorConfig};
-pub use detector::{Detector, Finding, Model, Uncertainty, channel_errors};
-pub use model::{Data, DetectError, Origin, Progress, Trained, anomalous_kinds, kinds_of, train};
+pub use archive_windows::{Reading, period_of};
+pub use config::{ConfigError, DetectorConfig, ValidConfig};
+pub use data::{KnownJobs, Sampler, TrainingData};
+pub use detector::{Detector, DetectorKind, Finding, Level, ScoreScale, Uncertainty, channel_errors};
+pub use error::DetectError;
+pub use explain::{ChannelError, Explanation, FeatureDeviation, explain_reconstruction};
+pub use follow::{ArchiveFollower, ClockDifference, NewWindows};
+pub use kind_classifier::{KindClassifier, KindMatch, LabelledPoint, Reliability};
+pub use monitor::{Alarm, Monitor, RankedWindow, Ranking};
 pub use sample::Sample;
 pub use stretch::{Kinds, Stretch, Stretches};
-pub use threshold::Thresholds;
-pub use window::{Cut, Jobs, Moment, ThreadWindow, for_each_moment, latest_moment, period_of};
+pub use threshold::{Threshold, Thresholds};
+pub use trained::{Origin, TrainedDetector};
+pub use training::{Training, TrainingStep};
+pub use window::{JobFilter, ThreadWindow, WindowBatch, WindowSpec};

@@ -47,6 +47,10 @@ impl Group {
         Some(Self { weight, mean, whiten, log_scale })
     }
 
+    pub fn mean(&self) -> &[f64] {
+        &self.mean
+    }
+
     fn deviation(&self, point: &[f32]) -> DVector<f64> {
         let off = point.iter().zip(&self.mean).map(|(value, mean)| f64::from(*value) - mean);
         &self.whiten * DVector::from_iterator(self.mean.len(), off)

@@ -73,7 +73,8 @@ impl Label {
 /// Trouble that was put into a stretch of a job's trace, on the threads of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Injection {
-    pub trouble: String,
+    #[serde(alias = "trouble")]
+    pub fault: String,
     pub strength: f32,
     pub job: JobId,
     pub node: NodeName,

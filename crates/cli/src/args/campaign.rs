@@ -6,7 +6,7 @@ use std::time::Duration;
 use agent::cpuset::CpuSet;
 use campaign::Kind;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use detect::inject::Trouble;
+use detect::inject::Fault;
 use workload::units::parse_duration;
 use workload::{NodeName, Set, Timestamp};
 
@@ -202,32 +202,32 @@ pub struct LabelArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Trouble goes into normal jobs of the test set, or into the last fifth of an archive without labels. \
-    The truth is\nkept in the copy, and printed with --json.\n\n\
-    Example:\n  tracewise campaign inject --data traces --into troubled --trouble slow-storage --strength 0.2"
+    after_help = "Faults are injected into normal jobs of the test set, or into the last fifth of an archive without labels. \
+    What was\ninjected is stored in the copy, and printed with --json.\n\n\
+    Example:\n  tracewise campaign inject --data traces --into faulty --fault slow-storage --strength 0.2"
 )]
 pub struct InjectArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// The archive to write: a folder or s3://bucket/prefix
+    /// The archive to write: a directory or s3://bucket/prefix
     #[arg(long, value_name = "ARCHIVE")]
     pub into: String,
-    /// system-time, starved, slow-storage, burst, stuck-rank, slow-cluster
+    /// system-time, starved, slow-storage, burst, stuck-rank or slow-cluster
     #[arg(long)]
-    pub trouble: Trouble,
-    /// The share of time that is moved: 0.1 is hardly there, 0.6 blatant
+    pub fault: Fault,
+    /// The fraction of time that is moved: 0.1 is barely visible, 0.6 obvious
     #[arg(long)]
     pub strength: f32,
-    /// The chance that a job gets some in an hour
+    /// The probability of a fault per job and hour
     #[arg(long, default_value = "0.2")]
-    pub chance: f64,
-    /// How long it lasts
+    pub probability: f64,
+    /// The duration of each fault
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "5m")]
     pub length: Duration,
-    /// The same seed puts it into the same places
+    /// The random seed
     #[arg(long, default_value = "0")]
     pub seed: u64,
-    /// Print the truth as JSON
+    /// Print the injected faults as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -1,44 +1,46 @@
-//! What can be typed after `tracewise detect`.
+//! Arguments of `tracewise detect`.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args as ClapArgs, Subcommand};
-use detect::Model;
+use detect::DetectorKind;
 use workload::units::parse_duration;
 use workload::{JobId, NodeName, Set};
 
-use super::model_names;
+use super::{DataArgs, model_names};
 
 #[derive(Debug, Subcommand)]
 pub enum DetectCommand {
-    /// Learn what normal windows of CPU threads look like
+    /// Train a detector on normal windows of CPU traces
     Train(TrainArgs),
-    /// Score the windows of an archive: higher is stranger
+    /// Score the windows of an archive; higher is more anomalous
     #[command(
         after_help = "Columns: node, cpu, job, window_start (epoch seconds; a timestamp in Parquet), window_seconds, score, \
-    threshold,\nuser_error, system_error, iowait_error, other_error; then an error for each further channel.\n\n\
+    threshold,\nuser_error, system_error, iowait_error, other_error; an error for each further channel; for the vae \
+    also\nreconstruction_variance and latent_variance.\n\n\
     Example:\n  tracewise detect score --model model --data traces --set test --out scores.parquet"
     )]
     Score(TableArgs),
-    /// The embeddings of the windows of an archive
+    /// Write the embeddings of the windows of an archive
     #[command(after_help = "Columns: node, cpu, job, window_start, window_seconds, then z0, z1, …\n\n\
     Example:\n  tracewise detect embed --model model --data traces --out embeddings.parquet")]
     Embed(TableArgs),
-    /// Score an archive as it grows, and say what is strange
+    /// Score an archive while it is being written, and print alarms
     Watch(WatchArgs),
-    /// Why the strangest windows are strange: channels, seconds, and which known kind they are like
+    /// Explain the most anomalous windows: level, channels or features, time, and similar known kinds
     Explain(ExplainArgs),
-    /// Compare detectors on the test set of an archive, and on trouble put into it
+    /// Compare detectors on the test set of an archive and on injected faults
     Evaluate(EvaluateArgs),
 }
 
-/// Detectors by name, with `best` for the one that measurements recommend.
-fn model_parser() -> impl TypedValueParser<Value = Model> {
-    let best = format!("The one that measurements recommend: {}", Model::BEST.name());
-    model_names(&Model::ALL, |model| (model.name(), model.description()), best)
-        .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
+/// Detectors by name; `best` is the recommended one.
+fn detector_parser() -> impl TypedValueParser<Value = DetectorKind> {
+    let best = format!("The recommended detector: {}", DetectorKind::BEST.name());
+    model_names(&DetectorKind::ALL, |kind| (kind.name(), kind.description()), best).map(|name| {
+        DetectorKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(DetectorKind::BEST)
+    })
 }
 
 fn set_parser() -> impl TypedValueParser<Value = Set> {
@@ -48,40 +50,39 @@ fn set_parser() -> impl TypedValueParser<Value = Set> {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Depth, widths, window, channels and the rate of false alarms are settings: [detector] in the file \
-    of --config; `tracewise config example` shows them.\n\n\
-    Interrupted training goes on from OUT.checkpoint when the same command is given again.\n\n\
-    Examples:\n  tracewise detect train --model best --data traces --out model\n  \
-    tracewise detect train --model ae --data traces --out model --seed 3 --config detector.toml"
+    after_help = "The window, channels, network and false-alarm rate are settings: [detector] in the file of --config; \
+    see\n`tracewise config example`.\n\n\
+    If training is interrupted, the same command continues from OUT.checkpoint.\n\n\
+    Examples:\n  tracewise detect train --detector best --data traces --out model\n  \
+    tracewise detect train --detector ae --data traces --out model --seed 3 --config detector.toml"
 )]
 pub struct TrainArgs {
     /// The kind of detector
-    #[arg(long, value_parser = model_parser())]
-    pub model: Model,
-    /// The archive to learn from: its train set; thresholds come from its validation set. Without labels, the first
-    /// six tenths of its time and the two after them
-    #[arg(long, value_name = "ARCHIVE")]
-    pub data: Option<String>,
-    /// The folder to write the model to
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, value_parser = detector_parser())]
+    pub detector: DetectorKind,
+    /// Trained on its train set, thresholds from its validation set. Without labels: the first 60 % and the
+    /// following 20 % of its time
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The directory to write the model to
+    #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The same seed makes the same model [default: train.seed of the settings]
+    /// The random seed; the same seed gives the same model [default: detector.train.seed of the settings]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Print the outcome as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
-/// A model, and what it is to look at.
-#[derive(Debug, Clone, ClapArgs)]
-pub struct Look {
-    /// The folder of a model that was trained
-    #[arg(long, value_name = "FOLDER")]
+/// A model, and the windows it is applied to.
+#[derive(Debug, ClapArgs)]
+pub struct ModelArgs {
+    /// The directory of a trained model
+    #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// The archive to look at
-    #[arg(long, value_name = "ARCHIVE")]
-    pub data: Option<String>,
+    #[command(flatten)]
+    pub data: DataArgs,
     /// Only the jobs of one set [default: all jobs]
     #[arg(long, value_parser = set_parser())]
     pub set: Option<Set>,
@@ -90,73 +91,72 @@ pub struct Look {
     pub stride: Option<u64>,
 }
 
-/// A look whose outcome is a table.
+/// A command that writes a table.
 #[derive(Debug, ClapArgs)]
 pub struct TableArgs {
     #[command(flatten)]
-    pub look: Look,
+    pub model: ModelArgs,
     /// The file to write, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Print the outcome as JSON
+    /// Print a summary as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Each detector is trained on the train set as often as --ensemble says, its threshold set on the \
-    validation set,\nand judged on the test set: labelled anomalies there, and trouble of known strength put into its \
+    after_help = "Each detector is trained on the train set as often as --ensemble says, its threshold is set on the \
+    validation set,\nand it is evaluated on the test set: on its labelled anomalies, and on faults injected into its \
     normal windows.\n\n\
-    Example:\n  tracewise detect evaluate --data traces --models ae,pca,best --ensemble 3 --out report"
+    Example:\n  tracewise detect evaluate --data traces --detectors ae,pca,best --ensemble 3 --out report"
 )]
 pub struct EvaluateArgs {
-    /// The archive to train and judge with
-    #[arg(long, value_name = "ARCHIVE")]
-    pub data: Option<String>,
-    /// Detectors to compare
-    #[arg(long, value_parser = model_parser(), value_delimiter = ',',
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The detectors to compare
+    #[arg(long, value_parser = detector_parser(), value_delimiter = ',',
         default_value = "ae,node-gnn,job-gnn,vae,pca,nearest,hierarchy")]
-    pub models: Vec<Model>,
-    /// How often each is trained, from other beginnings
+    pub detectors: Vec<DetectorKind>,
+    /// How often each detector is trained, with consecutive seeds
     #[arg(long, default_value = "10")]
     pub ensemble: usize,
-    /// The folder to write the report to: HTML, SVG, PNG, JSON, Markdown
-    #[arg(long, value_name = "FOLDER")]
+    /// The directory to write the report to: HTML, SVG, PNG, JSON, Markdown
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The share of training windows to put trouble into first, unlabelled, as an administrator's archive may have it
-    #[arg(long, value_name = "SHARE", default_value = "0")]
+    /// The fraction of training windows to inject unlabelled faults into before training
+    #[arg(long, value_name = "FRACTION", default_value = "0")]
     pub contaminate: f64,
-    /// The seed of the first of each ensemble; the others follow [default: train.seed of the settings]
+    /// The random seed of the first member of each ensemble [default: detector.train.seed of the settings]
     #[arg(long)]
     pub seed: Option<u64>,
-    /// Print the numbers as JSON
+    /// Print the figures as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Kinds are known from labelled jobs: those of the archive itself without the job in question, or of \
-    --known.\n\n\
+    after_help = "A window is compared with the kinds of labelled jobs: those of --reference, or of the archive itself. \
+    The job being\nexplained is left out.\n\n\
     Examples:\n  tracewise detect explain --model model --data traces --set test --top 3\n  \
-    tracewise detect explain --model model --data traces --job 4711 --known labelled"
+    tracewise detect explain --model model --data traces --job 4711 --reference labelled"
 )]
 pub struct ExplainArgs {
     #[command(flatten)]
-    pub look: Look,
+    pub model: ModelArgs,
     /// Only windows of this job
     #[arg(long, value_name = "ID")]
     pub job: Option<JobId>,
     /// Only windows of this node
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
-    /// How many threads to explain, the strangest window of each
+    /// The number of threads to explain, by their most anomalous window
     #[arg(long, default_value = "5")]
     pub top: usize,
     /// An archive with labelled jobs to compare with [default: the archive itself]
     #[arg(long, value_name = "ARCHIVE")]
-    pub known: Option<String>,
+    pub reference: Option<String>,
     /// Print as JSON
     #[arg(long)]
     pub json: bool,
@@ -164,24 +164,23 @@ pub struct ExplainArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Until Ctrl-C. Something has to be writing to the archive: `tracewise record`, or `tracewise campaign \
-    simulate --live`.\n\n\
+    after_help = "Runs until Ctrl-C. Something has to write to the archive meanwhile: `tracewise record`, or `tracewise \
+    campaign\nsimulate --live`.\n\n\
     Example:\n  tracewise detect watch --model model --data traces"
 )]
 pub struct WatchArgs {
-    /// The folder of a model that was trained
-    #[arg(long, value_name = "FOLDER")]
+    /// The directory of a trained model
+    #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// The archive to watch
-    #[arg(long, value_name = "ARCHIVE")]
-    pub data: Option<String>,
-    /// How often to look
+    #[command(flatten)]
+    pub data: DataArgs,
+    /// The time between two looks at the archive
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10s")]
     pub every: Duration,
-    /// Stop after so long
+    /// Stop after this time
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Print a line of JSON each time
+    /// Print one line of JSON each time
     #[arg(long)]
     pub json: bool,
 }

@@ -22,7 +22,7 @@ pub use campaign::{
     SimulateArgs,
 };
 
-pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, Look, TableArgs, TrainArgs, WatchArgs};
+pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs};
 pub use jobs::{
     FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
 };

@@ -1,8 +1,9 @@
-//! Autoencoders: each window is squeezed into an embedding and restored from it, and what normal windows
-//! taught cannot restore is strange. With or without messages between threads.
+//! Autoencoders: each window is compressed to an embedding and reconstructed from it. The reconstruction error is the
+//! score: normal windows are reconstructed well, others are not.
 //!
-//! "Advancing anomaly detection in computational workflows": the vanilla autoencoder, and the two that let
-//! all threads of a node, or those of a job on a node, exchange one message.
+//! The plain autoencoder and the two graph-assisted ones (one message pass between the threads of a node, or of a job
+//! on a node) follow Mohammed et al., "Decode the Workload: Training Deep Learning Models for Efficient Compute Cluster
+//! Representation" (CHEP 2024). Additions: noise and an L2 penalty on embeddings, and a small cross-entropy term.
 
 pub mod net;
 #[cfg(test)]
@@ -14,12 +15,13 @@ use std::ops::Range;
 use learn::artifact::Tensors;
 
 use self::net::Net;
-use super::{Detector, Finding, Moment};
+use crate::detector::{Detector, Finding};
+use crate::window::WindowBatch;
 
-/// Which windows of a moment exchange messages.
+/// Which windows of a batch exchange messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reach {
-    /// None: each thread is on its own.
+pub enum GraphScope {
+    /// None.
     Thread,
     /// Those of one job on one node.
     Job,
@@ -27,13 +29,13 @@ pub enum Reach {
     Node,
 }
 
-impl Reach {
-    /// The graphs of a moment, as ranges of its windows.
-    pub fn graphs(self, moment: &Moment) -> Vec<Range<usize>> {
+impl GraphScope {
+    /// The graphs of a batch, as ranges of its windows.
+    pub fn graphs(self, batch: &WindowBatch) -> Vec<Range<usize>> {
         match self {
-            Self::Thread => (0..moment.threads.len()).map(|thread| thread..thread + 1).collect(),
-            Self::Job => moment.jobs(),
-            Self::Node => moment.nodes(),
+            Self::Thread => (0..batch.threads().len()).map(|thread| thread..thread + 1).collect(),
+            Self::Job => batch.jobs(),
+            Self::Node => batch.nodes(),
         }
     }
 }
@@ -41,19 +43,19 @@ impl Reach {
 #[derive(Debug, Clone)]
 pub struct Autoencoder {
     pub net: Net,
-    pub reach: Reach,
+    pub scope: GraphScope,
 }
 
 impl Detector for Autoencoder {
-    fn examine(&self, moment: &Moment) -> Vec<Finding> {
-        let windows = values_of(moment);
+    fn examine(&self, batch: &WindowBatch) -> Vec<Finding> {
+        let windows = batch.values();
         let (latents, _) = self.net.embed(&windows);
-        let latents = self.net.exchanged(latents, &self.reach.graphs(moment));
-        let expected = self.net.restore(&latents);
+        let latents = self.net.exchanged(latents, &self.scope.graphs(batch));
+        let expected = self.net.reconstruct(&latents);
         let rows = windows.chunks_exact(self.net.size()).zip(expected.chunks_exact(self.net.size()));
         rows.zip(latents.chunks_exact(self.net.n_latent()))
             .map(|((window, expected), latent)| {
-                Finding::of_expected(window, expected.to_vec(), latent.to_vec(), moment.n_channels)
+                Finding::from_reconstruction(window, expected.to_vec(), latent.to_vec(), batch.n_channels())
             })
             .collect()
     }
@@ -61,9 +63,4 @@ impl Detector for Autoencoder {
     fn tensors(&self) -> Tensors {
         self.net.parameters.to_tensors()
     }
-}
-
-/// The windows of a moment one after the other.
-pub fn values_of(moment: &Moment) -> Vec<f32> {
-    moment.threads.iter().flat_map(|thread| thread.values.iter().copied()).collect()
 }

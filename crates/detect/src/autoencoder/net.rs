@@ -1,5 +1,6 @@
-//! The autoencoder of the seed: residual blocks of convolution and pooling down to an embedding, the
-//! same back up, and a softmax over the four channels at each step; with a graph layer between, if wanted.
+//! The network of the autoencoders: residual blocks of convolution and max pooling, an MLP to the embedding, the
+//! mirrored decoder with upsampling, and a softmax over the four rates at each step. An optional graph layer between
+//! encoder and decoder passes one message between windows.
 
 use std::ops::Range;
 
@@ -23,26 +24,26 @@ use crate::channel::N_RATES;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NetConfig {
-    /// Channels of each block of the encoder; the decoder has them in the other order.
+    /// Channels of each encoder block; the decoder has them in reverse order.
     pub widths: Vec<usize>,
-    /// Steps that a convolution sees; odd.
+    /// Kernel size of the convolutions, in steps; odd.
     pub kernel: usize,
     pub n_hidden: usize,
     pub n_latent: usize,
-    /// Units of the networks of the graph layer, where there is one.
+    /// Hidden units of the graph layer.
     pub n_graph_hidden: usize,
 }
 
-/// What the data and the kind of detector ask of a network.
+/// The properties of a network that depend on the data and the kind of detector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Steps of a window.
+    /// Steps per window.
     pub n_steps: usize,
-    /// The rates, and what there is beside them.
+    /// The four rates and any further channels.
     pub n_channels: usize,
-    /// Whether windows of a graph tell each other something.
+    /// Whether windows of a graph exchange messages.
     pub has_graph: bool,
-    /// Whether the encoder says how sure it is.
+    /// Whether the encoder also estimates the variance of the embedding.
     pub is_variational: bool,
 }
 
@@ -52,7 +53,7 @@ impl Default for NetConfig {
     }
 }
 
-/// The layers, and what they have learnt.
+/// The layers and their parameters.
 #[derive(Debug, Clone)]
 pub struct Net {
     pub shape: Shape,
@@ -77,7 +78,7 @@ pub struct Net {
 /// `z' = z + f(z + Σ_j α_ij z_j)`
 #[derive(Debug, Clone, Copy)]
 struct GraphLayer {
-    /// The first layer of α, on either end of a pair.
+    /// The first layer of α, for each end of a pair.
     from: Linear,
     to: Linear,
     messages: Messages,
@@ -157,16 +158,16 @@ impl Net {
     }
 }
 
-/// What the encoder makes of windows.
+/// The output of the encoder.
 pub struct Encoded {
     pub latent: Var,
     pub log_variance: Option<Var>,
 }
 
-/// Windows that go through the network together when it only looks: few enough to stay in the cache.
+/// Windows per forward pass when scoring: few enough to stay in the cache.
 const CHUNK: usize = 32;
-/// How much embeddings are disturbed while the network learns. What is too small to be told apart through it is not
-/// worth a place of its own, so that windows of a kind lie together.
+/// The standard deviation of the noise added to embeddings during training. Differences smaller than the noise are not
+/// encoded, so windows of one kind lie close together.
 const EMBEDDING_NOISE: f32 = 0.5;
 
 impl Net {
@@ -174,12 +175,12 @@ impl Net {
         self.n_latent
     }
 
-    /// Numbers of a window.
+    /// Values per window.
     pub fn size(&self) -> usize {
         self.shape.n_steps * self.shape.n_channels
     }
 
-    /// Windows as the network takes them: without `other`.
+    /// The input of the network: windows without `other`.
     pub fn input(&self, windows: &[f32]) -> Value {
         let n_channels = self.shape.n_channels;
         let mut seen = Vec::with_capacity(windows.len() / n_channels * (n_channels - 1));
@@ -190,12 +191,12 @@ impl Net {
         Value::padded(&seen, self.shape.n_steps, n_channels - 1, self.pad)
     }
 
-    /// Windows as the network gives them.
+    /// The target of the network: windows with all channels.
     pub fn target(&self, windows: &[f32]) -> Value {
         Value::padded(windows, self.shape.n_steps, self.shape.n_channels, self.pad)
     }
 
-    /// Embeddings of windows, before any message.
+    /// Embeddings before the message pass.
     pub fn encode(&self, tape: &mut Tape<'_>, input: Value) -> Encoded {
         let mut x = tape.input(input);
         for block in &self.blocks {
@@ -219,7 +220,7 @@ impl Net {
         add(tape, z, change)
     }
 
-    /// Every channel of each step, from embeddings.
+    /// All channels of each step, decoded from embeddings.
     pub fn decode(&self, tape: &mut Tape<'_>, z: Var) -> Var {
         let hidden = self.from_latent.forward(tape, z);
         let wide = self.from_hidden.forward(tape, hidden);
@@ -233,8 +234,8 @@ impl Net {
         rates(tape, out, N_RATES)
     }
 
-    /// Embeddings as the decoder learns from them: drawn from what the encoder is uncertain about, or with noise of
-    /// one size for all.
+    /// Embeddings as the decoder sees them during training: sampled from the encoder's distribution, or with
+    /// fixed noise.
     pub fn draw(&self, tape: &mut Tape<'_>, encoded: &Encoded, noise: Vec<f32>) -> Var {
         match encoded.log_variance {
             Some(log_variance) => sample(tape, encoded.latent, log_variance, noise),
@@ -246,7 +247,7 @@ impl Net {
         }
     }
 
-    /// Embeddings of windows, and the logarithm of their variances if the network has one.
+    /// Embeddings of windows, and their log variances if the network is variational.
     pub fn embed(&self, windows: &[f32]) -> (Vec<f32>, Vec<f32>) {
         let chunks: Vec<(Vec<f32>, Vec<f32>)> = windows
             .par_chunks(CHUNK * self.size())
@@ -261,7 +262,7 @@ impl Net {
         (latents.concat(), logs.concat())
     }
 
-    /// Embeddings after messages within each graph.
+    /// Embeddings after the message pass within each graph.
     pub fn exchanged(&self, latents: Vec<f32>, graphs: &[Range<usize>]) -> Vec<f32> {
         if self.graph.is_none() || latents.is_empty() {
             return latents;
@@ -272,8 +273,8 @@ impl Net {
         tape.value(z).data.clone()
     }
 
-    /// The windows that embeddings stand for.
-    pub fn restore(&self, latents: &[f32]) -> Vec<f32> {
+    /// The windows reconstructed from embeddings.
+    pub fn reconstruct(&self, latents: &[f32]) -> Vec<f32> {
         let chunks: Vec<Vec<f32>> = latents
             .par_chunks(CHUNK * self.n_latent)
             .map(|chunk| {

@@ -8,17 +8,17 @@ use learn::nn::tape::Tape;
 use serde::Deserialize;
 
 use super::net::{Net, NetConfig, Shape};
-use super::train::loss;
+use super::train::{Inputs, Weights, loss};
 
 const CLOSE: f32 = 1e-4;
 
 #[derive(Deserialize)]
 struct Recorded {
-    cases: Vec<Case>,
+    cases: Vec<InjectedCase>,
 }
 
 #[derive(Deserialize)]
-struct Case {
+struct InjectedCase {
     name: String,
     has_graph: bool,
     is_variational: bool,
@@ -65,11 +65,9 @@ fn forward_and_a_step_of_training_are_those_of_pytorch() {
         net.parameters.load(&tensors).unwrap();
 
         let graphs = [0..3, 3..5];
-        // What disturbs embeddings is only recorded for the network whose own it is.
-        let (noise, divergence_weight) = match case.is_variational {
-            true => (case.noise.clone(), 0.01),
-            false => (vec![0.0; case.noise.len()], 0.0),
-        };
+        // The fixture has noise for the variational network only.
+        let (noise, divergence_weight) =
+            if case.is_variational { (case.noise.clone(), 0.01) } else { (vec![0.0; case.noise.len()], 0.0) };
         let mut tape = Tape::new(&net.parameters);
         let encoded = net.encode(&mut tape, net.input(&case.windows));
         let z = net.draw(&mut tape, &encoded, noise.clone());
@@ -80,8 +78,9 @@ fn forward_and_a_step_of_training_are_those_of_pytorch() {
 
         let mut tape = Tape::new(&net.parameters);
         let scale = 1.0 / case.windows.len() as f32;
-        let weights = (scale, divergence_weight);
-        let of_all = loss(&net, &mut tape, (&case.windows, &graphs), weights, |_| noise);
+        let weights = Weights { scale, divergence: divergence_weight };
+        let inputs = Inputs { windows: &case.windows, graphs: &graphs };
+        let of_all = loss(&net, &mut tape, inputs, weights, |_| noise);
         assert_close(&format!("{} loss", case.name), &[tape.scalar(of_all)], &[case.loss]);
         let mut gradients = vec![0.0; net.parameters.values().len()];
         tape.backward(of_all, &mut gradients);

@@ -1,4 +1,4 @@
-//! What autoencoders are trained for: to restore the windows of whole graphs.
+//! The training objective of the autoencoders.
 
 use std::ops::Range;
 
@@ -12,45 +12,45 @@ use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
-use super::Reach;
+use super::GraphScope;
 use super::net::Net;
 use crate::Sample;
 use crate::channel::N_RATES;
 
-/// How much cross entropy is added to the squared error. The rare kinds of windows are learnt by it: a softmax that is
-/// sure of the wrong mode leaves squared errors no slope.
+/// The weight of the cross entropy that is added to the squared error. Rare kinds of windows need it: where the softmax
+/// is certain of the wrong mode, the squared error has no gradient.
 const ENTROPY_WEIGHT: f32 = 0.1;
-/// Steps that an epoch should have, and windows that a batch has at least.
-const LEAST_STEPS: usize = 128;
-const LEAST_BATCH: usize = 8;
-/// Windows that each epoch is judged by.
-const MOST_VALIDATED: f64 = 2_000.0;
+/// The minimum of optimisation steps per epoch, and of windows per batch.
+const MIN_STEPS: usize = 128;
+const MIN_BATCH: usize = 8;
+/// The number of windows that the validation loss is computed on.
+const MAX_VALIDATED: f64 = 2_000.0;
 
-/// Graphs of a sample; a batch is some of them.
+/// The graphs of a sample; the items of which training batches are made.
 struct Graphs<'a> {
     sample: &'a Sample,
-    /// The moment of each, and the windows there.
+    /// The window batch of each graph, and its windows there.
     graphs: Vec<(usize, Range<usize>)>,
 }
 
 impl<'a> Graphs<'a> {
-    fn new(sample: &'a Sample, reach: Reach) -> Self {
-        let of_moment = |(index, moment)| reach.graphs(moment).into_iter().map(move |graph| (index, graph));
-        Self { sample, graphs: sample.moments.iter().enumerate().flat_map(of_moment).collect() }
+    fn new(sample: &'a Sample, scope: GraphScope) -> Self {
+        let of_moment = |(index, batch)| scope.graphs(batch).into_iter().map(move |graph| (index, graph));
+        Self { sample, graphs: sample.batches.iter().enumerate().flat_map(of_moment).collect() }
     }
 
-    /// Windows in a graph, on the average.
+    /// The mean number of windows per graph.
     fn mean_size(&self) -> f64 {
         self.sample.n_windows() as f64 / self.graphs.len().max(1) as f64
     }
 
-    /// The windows of some graphs, and where each graph is among them.
+    /// The windows of some graphs, and the range of each graph among them.
     fn gather(&self, items: &[usize]) -> (Vec<f32>, Vec<Range<usize>>) {
         let (mut windows, mut ranges) = (Vec::new(), Vec::new());
         let mut first = 0;
         for item in items {
-            let (moment, graph) = &self.graphs[*item];
-            for thread in &self.sample.moments[*moment].threads[graph.clone()] {
+            let (batch, graph) = &self.graphs[*item];
+            for thread in &self.sample.batches[*batch].threads()[graph.clone()] {
                 windows.extend_from_slice(&thread.values);
             }
             ranges.push(first..first + graph.len());
@@ -60,14 +60,14 @@ impl<'a> Graphs<'a> {
     }
 }
 
-struct Restoring<'a> {
+struct Reconstruction<'a> {
     net: &'a Net,
     train: Graphs<'a>,
     validation: Graphs<'a>,
     divergence_weight: f32,
 }
 
-/// How far windows are from what is restored of them, times `scale`: all that is looked at when nothing is learnt.
+/// The sum of squared reconstruction errors times `scale`, without noise or penalties.
 fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>], scale: f32) -> Var {
     let encoded = net.encode(tape, net.input(windows));
     let z = net.exchange(tape, encoded.latent, graphs);
@@ -75,21 +75,39 @@ fn error(net: &Net, tape: &mut Tape<'_>, windows: &[f32], graphs: &[Range<usize>
     squared_error(tape, out, net.target(windows), scale)
 }
 
-/// Draws as many numbers as embeddings have.
+/// A source of standard normal numbers.
 pub fn noise(seed: u64) -> impl FnOnce(usize) -> Vec<f32> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     move |count| (0..count).map(|_| rng.sample(StandardNormal)).collect()
 }
 
-/// What training makes small: the error of what is restored from embeddings with `noise`, a little cross entropy, and how
-/// large embeddings are, or those of a variational network unlike a normal distribution: they must not outgrow the noise.
+/// The windows of a batch, and the graphs among them.
+#[derive(Debug, Clone, Copy)]
+pub struct Inputs<'a> {
+    pub windows: &'a [f32],
+    pub graphs: &'a [Range<usize>],
+}
+
+/// The weights of the terms of the loss.
+#[derive(Debug, Clone, Copy)]
+pub struct Weights {
+    /// The weight of the squared error.
+    pub scale: f32,
+    /// The weight of the penalty on embeddings, relative to `scale`.
+    pub divergence: f32,
+}
+
+/// The training loss: the squared error of the reconstruction from noisy embeddings, a cross-entropy term, and a penalty
+/// on embeddings (their squared norm, or the KL divergence of a variational network).
 pub fn loss(
     net: &Net,
     tape: &mut Tape<'_>,
-    (windows, graphs): (&[f32], &[Range<usize>]),
-    (scale, divergence_weight): (f32, f32),
+    inputs: Inputs<'_>,
+    weights: Weights,
     noise: impl FnOnce(usize) -> Vec<f32>,
 ) -> Var {
+    let Inputs { windows, graphs } = inputs;
+    let scale = weights.scale;
     let encoded = net.encode(tape, net.input(windows));
     let noise = noise(tape.value(encoded.latent).data.len());
     let z = net.draw(tape, &encoded, noise);
@@ -99,7 +117,7 @@ pub fn loss(
     let unlikely = cross_entropy(tape, out, &target, N_RATES, ENTROPY_WEIGHT * scale);
     let error = squared_error(tape, out, target, scale);
     let loss = add(tape, error, unlikely);
-    let weight = scale * net.size() as f32 * divergence_weight;
+    let weight = scale * net.size() as f32 * weights.divergence;
     let far = match encoded.log_variance {
         Some(log_variance) => divergence(tape, encoded.latent, log_variance, weight),
         None => norm(tape, encoded.latent, weight),
@@ -107,7 +125,7 @@ pub fn loss(
     add(tape, loss, far)
 }
 
-impl Objective for Restoring<'_> {
+impl Objective for Reconstruction<'_> {
     fn n_items(&self) -> usize {
         self.train.graphs.len()
     }
@@ -115,13 +133,13 @@ impl Objective for Restoring<'_> {
     fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var {
         let (windows, graphs) = self.train.gather(items);
         let n_values = n_in_batch as f64 * self.train.mean_size() * self.net.size() as f64;
-        let weights = ((1.0 / n_values) as f32, self.divergence_weight);
-        loss(self.net, tape, (&windows, &graphs), weights, noise(seed))
+        let weights = Weights { scale: (1.0 / n_values) as f32, divergence: self.divergence_weight };
+        loss(self.net, tape, Inputs { windows: &windows, graphs: &graphs }, weights, noise(seed))
     }
 
     fn validation(&self, parameters: &Parameters) -> f64 {
-        // A part of the windows, evenly spread, says well enough when to stop.
-        let n_most = (MOST_VALIDATED / self.validation.mean_size()).ceil() as usize;
+        // A subset, evenly spread, is enough for early stopping.
+        let n_most = (MAX_VALIDATED / self.validation.mean_size()).ceil() as usize;
         let every = self.validation.graphs.len().div_ceil(n_most.max(1)).max(1);
         let items: Vec<usize> = (0..self.validation.graphs.len()).step_by(every).collect();
         let n_windows: usize = items.iter().map(|item| self.validation.graphs[*item].1.len()).sum();
@@ -139,24 +157,34 @@ impl Objective for Restoring<'_> {
     }
 }
 
-/// Trains a network, from its first epoch or from where a checkpoint left off; returns the best that validation
-/// saw. `tell` hears of each epoch, with the state that could go on from there.
+/// What a network is fitted to.
+pub struct Fit<'a> {
+    pub train: &'a Sample,
+    pub validation: &'a Sample,
+    pub scope: GraphScope,
+    pub settings: &'a TrainSettings,
+    pub divergence_weight: f32,
+}
+
+/// Trains a network, from the first epoch or from a checkpoint; returns the parameters with the lowest validation loss.
+/// `after_epoch` gets the state from which training could continue.
 pub fn fit(
     mut net: Net,
-    (train, validation): (&Sample, &Sample),
-    reach: Reach,
-    (settings, divergence_weight): (&TrainSettings, f32),
-    begun: Option<TrainState>,
-    tell: impl FnMut(&Epoch, &TrainState) -> Then,
+    fit: &Fit<'_>,
+    resumed: Option<TrainState>,
+    after_epoch: impl FnMut(&Epoch, &TrainState) -> Then,
 ) -> Net {
-    let (train, validation) = (Graphs::new(train, reach), Graphs::new(validation, reach));
-    // Little data is gone through in small steps, or there would be too few of them; and a batch has about as many
-    // windows, whatever the graphs.
-    let n_windows = settings.batch.min(train.sample.n_windows() / LEAST_STEPS).max(LEAST_BATCH);
+    let train = Graphs::new(fit.train, fit.scope);
+    let validation = Graphs::new(fit.validation, fit.scope);
+    let settings = fit.settings;
+    // With little data, batches are small, so that there are enough optimisation steps. A batch has about the same
+    // number of windows whatever the size of the graphs.
+    let n_windows = settings.batch.min(train.sample.n_windows() / MIN_STEPS).max(MIN_BATCH);
     let batch = (n_windows as f64 / train.mean_size()).round().max(1.0) as usize;
     let settings = TrainSettings { batch, ..settings.clone() };
-    let mut state = begun.unwrap_or_else(|| TrainState::new(net.parameters.clone(), &settings));
-    state.train(&Restoring { net: &net, train, validation, divergence_weight }, &settings, tell);
+    let mut state = resumed.unwrap_or_else(|| TrainState::new(net.parameters.clone(), &settings));
+    let divergence_weight = fit.divergence_weight;
+    state.train(&Reconstruction { net: &net, train, validation, divergence_weight }, &settings, after_epoch);
     net.parameters = state.best.map_or(state.parameters, |best| best.parameters);
     net
 }

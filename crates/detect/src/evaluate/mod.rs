@@ -1,14 +1,17 @@
-//! How good detectors are, on windows that none of them has seen: errors by kind of job, detection, separation, false
-//! alarms; beside random scores and the mean window.
+//! Evaluates detectors on windows that they were not fitted to: errors by kind of job, detection, separation of
+//! embeddings and false alarms, compared with random scores and the mean window.
 
+mod experiment;
 mod figures;
 pub mod report;
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+pub use experiment::{Experiment, ExperimentStep};
+
+use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
 use learn::Matrix;
-use learn::metrics::{at_threshold, pr_auc, roc_auc, vus_pr};
+use learn::metrics::{pr_auc, roc_auc, vus_pr};
 use learn::moments::mean;
 use learn::silhouette::silhouette;
 use rand::{RngExt, SeedableRng};
@@ -18,63 +21,66 @@ use serde::Serialize;
 use workload::label::family;
 use workload::{Cpu, JobId, NodeName};
 
-use super::diagnosis::{Atlas, Placed, Reliability};
-use super::{Finding, Moment, Sample, Trained, channel_errors};
+use crate::data::KnownJobs;
+use crate::detector::{Finding, channel_errors};
+use crate::kind_classifier::{KindClassifier, LabelledPoint, Reliability};
+use crate::sample::Sample;
+use crate::trained::TrainedDetector;
+use crate::window::WindowBatch;
 
-/// Points that a silhouette is computed of at most.
-const MOST_POINTS: usize = 3_000;
-/// Rates of false alarms that thresholds are checked at.
-const RATES_ASKED: [f64; 3] = [0.05, 0.01, 0.001];
-/// Normal windows that trouble is put into.
-const MOST_TROUBLED: usize = 4_000;
-/// Windows around an anomaly that may count for it in VUS-PR.
-const TOLERANCE: usize = 4;
+/// The largest number of points that a silhouette is computed from.
+const MAX_POINTS: usize = 3_000;
+/// False-alarm rates at which thresholds are checked.
+const STATED_RATES: [f64; 3] = [0.05, 0.01, 0.001];
+/// The number of normal windows that faults are injected into.
+const MAX_INJECTED: usize = 4_000;
+/// The buffer around an anomaly in VUS-PR, in windows.
+const VUS_BUFFER: usize = 4;
+/// The kind of jobs without a label.
+pub const UNKNOWN_KIND: &str = "unlabelled";
+/// The anomalous kind that Mohammed et al. (CHEP 2024) report.
+pub const PAPER_ANOMALY: &str = "bad-io";
 
-/// The trouble whose region the paper (Jefferson Lab, 2024) draws in the embedding space.
-const DIAGNOSED_KIND: &str = "bad-io";
-
-/// Windows to judge by, with what is known of them.
+/// Windows to evaluate on, with what labels say about them.
 #[derive(Debug)]
-pub struct Test<'a> {
+pub struct TestSet<'a> {
     pub sample: &'a Sample,
-    pub kinds: &'a BTreeMap<JobId, String>,
-    /// The kinds that labels call anomalous.
-    pub anomalous_kinds: BTreeSet<String>,
-    /// Normal moments with trouble in them.
-    pub cases: &'a [Case],
+    pub known: &'a KnownJobs,
+    /// Normal batches with injected faults.
+    pub cases: Vec<InjectedCase>,
 }
 
-/// Normal moments of the same test with one kind of trouble in them.
+/// Normal batches of the test set with one kind of fault.
 #[derive(Debug)]
-pub struct Case {
-    pub trouble: String,
+pub struct InjectedCase {
+    pub fault: String,
     pub strength: f32,
-    /// Whether it is one of those that detectors are compared by: neither blatant nor hardly there.
+    /// Whether it is of intermediate strength, by which detectors are compared.
     pub is_subtle: bool,
-    pub moments: Vec<Moment>,
-    /// Which windows of each moment it is in.
+    pub batches: Vec<WindowBatch>,
+    /// The windows of each batch that the fault changed.
     pub is_in: Vec<Vec<bool>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// The mean squared error over all channels and steps of normal windows.
+    /// The mean reconstruction error of normal windows.
     pub normal_error: f64,
     pub kinds: Vec<KindResult>,
-    /// How well embeddings of the kinds separate.
+    /// The silhouette of embeddings by kind.
     pub silhouette: Option<f64>,
-    /// The share of normal windows at or above the threshold, on nodes where all is well.
+    /// The fraction of normal windows that raise an alarm, on nodes without an anomalous job.
     pub false_alarm_rate: f64,
-    /// The same for thresholds at other rates.
+    /// The same for thresholds set at other rates.
     pub false_alarms: Vec<FalseAlarms>,
-    /// The same for normal windows on nodes where an anomalous job runs, which may well suffer from it.
+    /// The same for normal windows on nodes with an anomalous job, which may affect them.
     pub beside_anomalies: Option<f64>,
     /// All anomalous kinds together.
     pub all: Option<Detection>,
-    /// Whether kinds are told apart, by other jobs of the test.
+    /// The classification of kinds, cross-validated over the test jobs.
     pub diagnosis: Option<Reliability>,
     pub cases: Vec<CaseResult>,
-    pub windows_a_second: f64,
+    pub windows_per_second: f64,
     /// The score of each window, and whether it is anomalous.
     #[serde(skip)]
     scores: Vec<(f64, bool)>,
@@ -85,22 +91,22 @@ impl Evaluation {
         self.kinds.iter().find(|kind| kind.kind == name)
     }
 
-    /// The mean error of anomalous windows, each kind counting as much.
+    /// The mean error of anomalous windows, with equal weight for each kind.
     pub fn anomalous_error(&self) -> Option<f64> {
         let errors: Vec<f64> =
             self.kinds.iter().filter(|kind| kind.is_anomalous).map(|kind| kind.error).collect();
         (!errors.is_empty()).then(|| mean(&errors))
     }
 
-    /// The mean AUC over trouble of the middle strengths.
+    /// The mean AUC over injected faults of intermediate strength.
     pub fn subtle_auc(&self) -> Option<f64> {
-        let middle: Vec<f64> =
+        let subtle: Vec<f64> =
             self.cases.iter().filter(|case| case.is_subtle).map(|case| case.roc_auc).collect();
-        (!middle.is_empty()).then(|| mean(&middle))
+        (!subtle.is_empty()).then(|| mean(&subtle))
     }
 }
 
-/// How often normal windows should be taken for anomalies, and how often they were.
+/// A stated false-alarm rate, and the one that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct FalseAlarms {
     pub stated: f64,
@@ -123,14 +129,14 @@ pub struct Detection {
     pub roc_auc: f64,
     pub pr_auc: f64,
     pub vus_pr: Option<f64>,
-    /// At the threshold that validation set.
+    /// At the thresholds in force.
     pub f1: f64,
     pub recall: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct CaseResult {
-    pub trouble: String,
+    pub fault: String,
     pub strength: f32,
     pub is_subtle: bool,
     pub n_windows: usize,
@@ -138,189 +144,193 @@ pub struct CaseResult {
     pub recall: f64,
 }
 
-/// A window that was scored.
+/// A scored window.
 struct Scored<'a> {
+    /// The kind of its job, or [`UNKNOWN_KIND`].
     kind: &'a str,
+    is_anomalous: bool,
+    is_alarm: bool,
     thread: (&'a NodeName, Cpu, &'a JobId),
     start: i64,
     finding: Finding,
 }
 
-/// The kind of jobs that nobody has labelled.
-pub const UNKNOWN_KIND: &str = "unlabelled";
-
-impl Test<'_> {
+impl TestSet<'_> {
     fn kind_of(&self, job: &JobId) -> &str {
-        self.kinds.get(job).map_or(UNKNOWN_KIND, String::as_str)
+        self.known.kind(job).unwrap_or(UNKNOWN_KIND)
     }
 
-    fn is_anomalous(&self, kind: &str) -> bool {
-        self.anomalous_kinds.contains(kind)
+    fn is_anomalous(&self, job: &JobId) -> bool {
+        self.known.kind(job).is_some_and(|kind| self.known.is_anomalous(kind))
     }
 
-    /// Whether a kind is one of those whose embeddings should separate: every normal kind, and Bad IO.
-    fn is_separate(&self, kind: &str) -> bool {
-        !self.is_anomalous(kind) || kind == DIAGNOSED_KIND
+    /// The normal windows of some of the batches, evenly spread.
+    pub fn normal_batches(&self) -> Vec<WindowBatch> {
+        let every = self.sample.n_windows().div_ceil(MAX_INJECTED).max(1);
+        let mut normal = Vec::new();
+        for batch in self.sample.batches.iter().step_by(every) {
+            let batch = batch.filtered(|thread| !self.is_anomalous(&thread.job));
+            if !batch.threads().is_empty() {
+                normal.push(batch);
+            }
+        }
+        normal
     }
 
-    fn has_anomalies(&self) -> bool {
-        self.kinds.values().any(|kind| self.is_anomalous(kind))
-    }
-
-    /// The normal windows of some of the test's moments, evenly spread.
-    pub fn normal_moments(&self) -> Vec<Moment> {
-        let every = self.sample.n_windows().div_ceil(MOST_TROUBLED).max(1);
-        let normal = |moment: &Moment| {
-            let mut moment = moment.clone();
-            moment.threads.retain(|thread| !self.is_anomalous(self.kind_of(&thread.job)));
-            moment
-        };
-        self.sample
-            .moments
-            .iter()
-            .step_by(every)
-            .map(normal)
-            .filter(|moment| !moment.threads.is_empty())
-            .collect()
+    /// The findings of all windows, thread by thread in order of time, as metrics of time series need them.
+    fn score<'a>(&'a self, detector: &TrainedDetector) -> Vec<Scored<'a>> {
+        let findings: Vec<Vec<Finding>> =
+            self.sample.batches.par_iter().map(|batch| detector.examine(batch)).collect();
+        let mut scored = Vec::new();
+        for (batch, findings) in self.sample.batches.iter().zip(findings) {
+            for (thread, finding) in batch.threads().iter().zip(findings) {
+                let threshold = detector.thresholds.of(self.known.kind(&thread.job));
+                scored.push(Scored {
+                    kind: self.kind_of(&thread.job),
+                    is_anomalous: self.is_anomalous(&thread.job),
+                    is_alarm: threshold.is_exceeded_by(finding.score),
+                    thread: (&thread.node, thread.cpu, &thread.job),
+                    start: batch.start().0,
+                    finding,
+                });
+            }
+        }
+        scored.sort_by_key(|one| (one.thread, one.start));
+        scored
     }
 }
 
-/// What a detector makes of a test.
-pub fn evaluate(trained: &Trained, test: &Test<'_>) -> Evaluation {
-    let begun = Instant::now();
-    let findings: Vec<Vec<Finding>> =
-        test.sample.moments.par_iter().map(|moment| trained.examine(moment)).collect();
-    let mut scored: Vec<Scored<'_>> = Vec::new();
-    for (moment, findings) in test.sample.moments.iter().zip(findings) {
-        for (thread, finding) in moment.threads.iter().zip(findings) {
-            scored.push(Scored {
-                kind: test.kind_of(&thread.job),
-                thread: (&thread.node, thread.cpu, &thread.job),
-                start: moment.start.0,
-                finding,
-            });
-        }
-    }
-    let windows_a_second = scored.len() as f64 / begun.elapsed().as_secs_f64();
-    // In order of time, thread by thread: what metrics of stretches need.
-    scored.sort_by_key(|one| (one.thread, one.start));
-    let threshold = trained.thresholds.for_all.score;
-    let is_anomalous = |one: &&Scored<'_>| test.is_anomalous(one.kind);
-    let normal: Vec<&Scored<'_>> = scored.iter().filter(|one| !is_anomalous(one)).collect();
+/// Evaluates a detector on a test set.
+pub fn evaluate(detector: &TrainedDetector, test: &TestSet<'_>) -> Evaluation {
+    let started = Instant::now();
+    let scored = test.score(detector);
+    let windows_per_second = scored.len() as f64 / started.elapsed().as_secs_f64();
     let error = |of: &[&Scored<'_>]| mean(&of.iter().map(|one| one.finding.error()).collect::<Vec<f64>>());
-    let mut kinds: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
-    scored.iter().for_each(|one| kinds.entry(one.kind).or_default().push(one));
-    let results = kinds.iter().map(|(kind, of_kind)| {
-        let is_anomalous = test.is_anomalous(kind);
+    let mut by_kind: BTreeMap<&str, Vec<&Scored<'_>>> = BTreeMap::new();
+    for one in &scored {
+        by_kind.entry(one.kind).or_default().push(one);
+    }
+    let mut kinds = Vec::new();
+    for (kind, of_kind) in by_kind {
+        let is_anomalous = test.known.is_anomalous(kind);
         let mut scores: Vec<f64> = of_kind.iter().map(|one| one.finding.score).collect();
         scores.sort_by(f64::total_cmp);
-        KindResult {
-            kind: (*kind).to_owned(),
+        kinds.push(KindResult {
+            kind: kind.to_owned(),
             is_anomalous,
             n_windows: of_kind.len(),
-            error: error(of_kind),
+            error: error(&of_kind),
             median_score: scores[scores.len() / 2],
-            detection: is_anomalous.then(|| detection(&scored, test, Some(kind), threshold)).flatten(),
-        }
-    });
-    let results: Vec<KindResult> = results.collect();
-    let troubled: HashSet<(&NodeName, i64)> =
-        scored.iter().filter(is_anomalous).map(|one| (one.thread.0, one.start)).collect();
+            detection: if is_anomalous { detection(&scored, Some(kind)) } else { None },
+        });
+    }
+    let normal: Vec<&Scored<'_>> = scored.iter().filter(|one| !one.is_anomalous).collect();
+    let affected: HashSet<(&NodeName, i64)> =
+        scored.iter().filter(|one| one.is_anomalous).map(|one| (one.thread.0, one.start)).collect();
     let (beside, apart): (Vec<&Scored<'_>>, Vec<&Scored<'_>>) =
-        normal.iter().partition(|one| troubled.contains(&(one.thread.0, one.start)));
-    let reach = |of: &[&Scored<'_>], threshold: f64| {
-        let n_above = of.iter().filter(|one| one.finding.score >= threshold).count();
-        n_above as f64 / of.len().max(1) as f64
-    };
-    let at_rate = |stated: &f64| {
-        let threshold = trained.thresholds.for_all.tail.threshold(*stated).ok()?;
-        Some(FalseAlarms { stated: *stated, found: reach(&apart, threshold) })
-    };
-    let cases = judge_all(trained, test, threshold);
-    let scores = scored.iter().map(|one| (one.finding.score, test.is_anomalous(one.kind))).collect();
+        normal.iter().partition(|one| affected.contains(&(one.thread.0, one.start)));
+    let alarm_rate = |of: &[&Scored<'_>]| fraction(of, |one| one.is_alarm);
+    let mut false_alarms = Vec::new();
+    for stated in STATED_RATES {
+        let is_exceeded = |one: &Scored<'_>| {
+            let tail = &detector.thresholds.of(Some(one.kind)).tail;
+            tail.threshold(stated).is_ok_and(|threshold| one.finding.score >= threshold)
+        };
+        false_alarms.push(FalseAlarms { stated, found: fraction(&apart, is_exceeded) });
+    }
     Evaluation {
         normal_error: error(&normal),
-        silhouette: separation(&scored, test),
-        false_alarm_rate: reach(&apart, threshold),
-        false_alarms: RATES_ASKED.iter().filter_map(at_rate).collect(),
-        beside_anomalies: (!beside.is_empty()).then(|| reach(&beside, threshold)),
-        all: detection(&scored, test, None, threshold),
+        silhouette: separation(&scored),
+        false_alarm_rate: alarm_rate(&apart),
+        false_alarms,
+        beside_anomalies: (!beside.is_empty()).then(|| alarm_rate(&beside)),
+        all: detection(&scored, None),
         diagnosis: diagnosis(&scored),
-        kinds: results,
-        cases,
-        windows_a_second,
-        scores,
+        kinds,
+        cases: evaluate_cases(detector, test),
+        windows_per_second,
+        scores: scored.iter().map(|one| (one.finding.score, one.is_anomalous)).collect(),
     }
+}
+
+fn fraction(of: &[&Scored<'_>], is_counted: impl Fn(&Scored<'_>) -> bool) -> f64 {
+    of.iter().filter(|one| is_counted(one)).count() as f64 / of.len().max(1) as f64
 }
 
 fn diagnosis(scored: &[Scored<'_>]) -> Option<Reliability> {
     let labelled = scored.iter().filter(|one| one.kind != UNKNOWN_KIND);
-    let placed: Vec<Placed> = labelled.map(|one| Placed::new(one.kind, one.thread.2, &one.finding)).collect();
-    Atlas::fit(&placed)?.reliability
+    let points: Vec<LabelledPoint> =
+        labelled.map(|one| LabelledPoint::new(one.kind, one.thread.2, &one.finding)).collect();
+    KindClassifier::fit(&points)?.reliability
 }
 
-/// Normal windows and those of one anomalous kind, or of all.
-fn detection(
-    scored: &[Scored<'_>],
-    test: &Test<'_>,
-    kind: Option<&str>,
-    threshold: f64,
-) -> Option<Detection> {
-    let is_wanted =
-        |one: &&Scored<'_>| !test.is_anomalous(one.kind) || kind.is_none_or(|kind| kind == one.kind);
+/// The detection of one anomalous kind among normal windows, or of all anomalous kinds.
+fn detection(scored: &[Scored<'_>], kind: Option<&str>) -> Option<Detection> {
+    let is_wanted = |one: &&Scored<'_>| !one.is_anomalous || kind.is_none_or(|kind| kind == one.kind);
     let chosen: Vec<&Scored<'_>> = scored.iter().filter(is_wanted).collect();
     let scores: Vec<f64> = chosen.iter().map(|one| one.finding.score).collect();
-    let truth: Vec<bool> = chosen.iter().map(|one| test.is_anomalous(one.kind)).collect();
-    let at = at_threshold(&scores, &truth, threshold);
+    let truth: Vec<bool> = chosen.iter().map(|one| one.is_anomalous).collect();
+    let count =
+        |is_counted: &dyn Fn(&Scored<'_>) -> bool| chosen.iter().filter(|one| is_counted(one)).count() as f64;
+    let n_found = count(&|one| one.is_anomalous && one.is_alarm);
+    let (n_anomalous, n_alarms) = (count(&|one| one.is_anomalous), count(&|one| one.is_alarm));
     Some(Detection {
         roc_auc: roc_auc(&scores, &truth)?,
         pr_auc: pr_auc(&scores, &truth)?,
-        vus_pr: vus_pr(&scores, &truth, TOLERANCE),
-        f1: at.f1,
-        recall: at.recall,
+        vus_pr: vus_pr(&scores, &truth, VUS_BUFFER),
+        f1: 2.0 * n_found / (n_anomalous + n_alarms).max(1.0),
+        recall: n_found / n_anomalous.max(1.0),
     })
 }
 
-/// Windows with trouble in them against the same windows without.
-fn judge_all(trained: &Trained, test: &Test<'_>, threshold: f64) -> Vec<CaseResult> {
+/// Windows with injected faults against the same windows without.
+fn evaluate_cases(detector: &TrainedDetector, test: &TestSet<'_>) -> Vec<CaseResult> {
     if test.cases.is_empty() {
         return Vec::new();
     }
-    let scores_of = |moment: &Moment| -> Vec<f64> {
-        trained.examine(moment).into_iter().map(|finding| finding.score).collect()
+    let scores_of = |batch: &WindowBatch| -> Vec<f64> {
+        detector.examine(batch).into_iter().map(|finding| finding.score).collect()
     };
-    let before: Vec<Vec<f64>> = test.normal_moments().par_iter().map(scores_of).collect();
-    let judge = |case: &Case| {
-        let (mut scores, mut truth) = (Vec::new(), Vec::new());
+    let normal = test.normal_batches();
+    let before: Vec<Vec<f64>> = normal.par_iter().map(scores_of).collect();
+    let mut results = Vec::new();
+    for case in &test.cases {
         let after: Vec<Vec<f64>> = case
-            .moments
+            .batches
             .par_iter()
             .zip(&case.is_in)
-            .map(|(moment, is_in)| if is_in.contains(&true) { scores_of(moment) } else { Vec::new() })
+            .map(|(batch, is_in)| if is_in.contains(&true) { scores_of(batch) } else { Vec::new() })
             .collect();
-        for ((before, after), is_in) in before.iter().zip(after).zip(&case.is_in) {
-            for ((before, after), _) in before.iter().zip(after).zip(is_in).filter(|(_, is_in)| **is_in) {
-                scores.extend([*before, after]);
+        let (mut scores, mut truth, mut n_found) = (Vec::new(), Vec::new(), 0);
+        for (index, (before, after)) in before.iter().zip(after).enumerate() {
+            for (window, after) in after.into_iter().enumerate().filter(|(w, _)| case.is_in[index][*w]) {
+                scores.extend([before[window], after]);
                 truth.extend([false, true]);
+                let kind = test.known.kind(&normal[index].threads()[window].job);
+                n_found += usize::from(detector.thresholds.of(kind).is_exceeded_by(after));
             }
         }
-        Some(CaseResult {
-            trouble: case.trouble.clone(),
-            strength: case.strength,
-            is_subtle: case.is_subtle,
-            n_windows: truth.len() / 2,
-            roc_auc: roc_auc(&scores, &truth)?,
-            recall: at_threshold(&scores, &truth, threshold).recall,
-        })
-    };
-    test.cases.iter().filter_map(judge).collect()
+        let n_windows = truth.len() / 2;
+        if let Some(roc_auc) = roc_auc(&scores, &truth) {
+            results.push(CaseResult {
+                fault: case.fault.clone(),
+                strength: case.strength,
+                is_subtle: case.is_subtle,
+                n_windows,
+                roc_auc,
+                recall: n_found as f64 / n_windows as f64,
+            });
+        }
+    }
+    results
 }
 
-/// The silhouette of embeddings by kind, of a random part of the windows.
-fn separation(scored: &[Scored<'_>], test: &Test<'_>) -> Option<f64> {
-    let scored: Vec<&Scored<'_>> = scored.iter().filter(|one| test.is_separate(one.kind)).collect();
+/// The silhouette of embeddings of normal kinds and [`PAPER_ANOMALY`], from a random subset of the windows.
+fn separation(scored: &[Scored<'_>]) -> Option<f64> {
+    let scored: Vec<&Scored<'_>> =
+        scored.iter().filter(|one| !one.is_anomalous || one.kind == PAPER_ANOMALY).collect();
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
-    let chosen = rand::seq::index::sample(&mut rng, scored.len(), scored.len().min(MOST_POINTS));
+    let chosen = rand::seq::index::sample(&mut rng, scored.len(), scored.len().min(MAX_POINTS));
     let chosen: Vec<&Scored<'_>> = chosen.iter().map(|index| scored[index]).collect();
     let mut names: Vec<&str> = chosen.iter().map(|one| family(one.kind)).collect();
     names.sort_unstable();
@@ -332,28 +342,31 @@ fn separation(scored: &[Scored<'_>], test: &Test<'_>) -> Option<f64> {
     silhouette(&Matrix::new(points, size), &groups).ok()
 }
 
-/// What it takes to beat nothing: the error of the mean training window on normal windows, and the AUC of random
-/// scores.
+/// Trivial baselines: the error of the mean training window on normal windows, and the AUC of random scores.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Floor {
+pub struct Baselines {
     pub mean_window_error: f64,
     pub random_auc: f64,
 }
 
-pub fn floor(train: &Sample, test: &Test<'_>, seed: u64) -> Option<Floor> {
-    let means = train.matrix()?.column_means();
-    let expected: Vec<f32> = means.into_iter().map(|mean| mean as f32).collect();
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let (mut errors, mut scores, mut truth) = (Vec::new(), Vec::new(), Vec::new());
-    for moment in &test.sample.moments {
-        for thread in &moment.threads {
-            let is_anomalous = test.is_anomalous(test.kind_of(&thread.job));
-            if !is_anomalous {
-                errors.push(mean(&channel_errors(&thread.values, &expected, moment.n_channels)));
+impl Baselines {
+    /// `None` without training windows.
+    pub fn new(train: &Sample, test: &TestSet<'_>, seed: u64) -> Option<Self> {
+        let means = train.matrix()?.column_means();
+        let expected: Vec<f32> = means.into_iter().map(|mean| mean as f32).collect();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let (mut errors, mut scores, mut truth) = (Vec::new(), Vec::new(), Vec::new());
+        for batch in &test.sample.batches {
+            for thread in batch.threads() {
+                let is_anomalous = test.is_anomalous(&thread.job);
+                if !is_anomalous {
+                    errors.push(mean(&channel_errors(&thread.values, &expected, batch.n_channels())));
+                }
+                scores.push(rng.random::<f64>());
+                truth.push(is_anomalous);
             }
-            scores.push(rng.random::<f64>());
-            truth.push(is_anomalous);
         }
+        let random_auc = roc_auc(&scores, &truth).unwrap_or(0.5);
+        Some(Self { mean_window_error: mean(&errors), random_auc })
     }
-    Some(Floor { mean_window_error: mean(&errors), random_auc: roc_auc(&scores, &truth).unwrap_or(0.5) })
 }

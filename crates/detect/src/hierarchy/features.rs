@@ -1,14 +1,30 @@
-//! What a window is like, in a few numbers for each channel but `other`: how much, how steady, how high and low, how
-//! rough; and what share of the time at work was spent in the kernel, or waiting.
+//! Summary features of a window: for each channel except `other`, its mean, spread, lowest and highest short
+//! stretch, and roughness; then the fractions of active time spent in the kernel and waiting for I/O.
 
 use crate::channel::N_RATES;
 
-/// Steps over which a high or a low has to last.
+/// Steps over which the lowest and highest means are taken.
 const SHORT: usize = 5;
-/// What is added to times before they are divided, so that the share of nothing in nothing is no noise.
-const LEAST: f32 = 0.005;
+/// Added to times before a division, so that 0/0 does not become noise.
+const MIN_RATE: f32 = 0.005;
 
-/// Square roots, so that a little more where there was nothing counts as much as a lot more where there was a lot.
+/// The name of each feature, in the order of [`features`]; the last is the reconstruction error, which the
+/// hierarchy appends.
+pub fn feature_names(channels: &[&str]) -> Vec<String> {
+    let mut names = Vec::new();
+    for (_, channel) in channels.iter().enumerate().filter(|(index, _)| *index != N_RATES - 1) {
+        for feature in ["mean", "standard deviation of", "lowest 5-step mean of", "highest 5-step mean of"] {
+            names.push(format!("{feature} {channel}"));
+        }
+        names.push(format!("step-to-step change of {channel}"));
+    }
+    names.push("system fraction of busy time".into());
+    names.push("iowait fraction of active time".into());
+    names.push("reconstruction error".into());
+    names
+}
+
+/// Features as square roots, so that a small change near zero counts as much as a large change of a large value.
 pub fn features(window: &[f32], n_channels: usize) -> Vec<f32> {
     let n_steps = window.len() / n_channels;
     let mut found = Vec::new();
@@ -27,20 +43,25 @@ pub fn features(window: &[f32], n_channels: usize) -> Vec<f32> {
                 sum -= at(step + 1 - short);
             }
         }
-        let of_short = |sum: f32| (sum / short as f32).max(0.0).sqrt();
+        let root_of_short = |sum: f32| (sum / short as f32).max(0.0).sqrt();
         found.extend([
             mean.max(0.0).sqrt(),
             variance.sqrt().sqrt(),
-            of_short(low),
-            of_short(high),
+            root_of_short(low),
+            root_of_short(high),
             (change / (n_steps - 1).max(1) as f32).sqrt(),
         ]);
     }
     let [user, system, iowait] = [0, 1, 2].map(|channel| {
-        (0..n_steps).map(|step| window[step * n_channels + channel]).sum::<f32>() / n_steps as f32 + LEAST
+        (0..n_steps).map(|step| window[step * n_channels + channel]).sum::<f32>() / n_steps as f32 + MIN_RATE
     });
     found.extend([(system / (user + system)).sqrt(), (iowait / (user + system + iowait)).sqrt()]);
     found
+}
+
+/// The fourth root of a reconstruction error: like the other features, the square root of an amplitude.
+pub fn error_feature(error: f64) -> f32 {
+    (error as f32).max(0.0).sqrt().sqrt()
 }
 
 #[cfg(test)]
@@ -48,14 +69,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_burst_shows_in_the_high_and_hardly_in_the_mean() {
+    fn a_burst_shows_in_the_highest_short_mean_and_hardly_in_the_mean() {
         let steady = [0.5, 0.1, 0.0, 0.4].repeat(100);
         let mut burst = steady.clone();
-        (40..45).for_each(|step| burst[step * 4 + 2] = 0.4);
+        for step in 40..45 {
+            burst[step * 4 + 2] = 0.4;
+        }
         let (before, after) = (features(&steady, 4), features(&burst, 4));
-        assert_eq!(before[..10], after[..10], "user and system are as they were");
+        assert_eq!(before[..10], after[..10], "user and system are unchanged");
         assert!((after[10].powi(2) - 0.02).abs() < 1e-6, "the mean of iowait");
-        assert!((after[13].powi(2) - 0.4).abs() < 1e-3 && after[12] == 0.0, "its high and its low");
+        assert!((after[13].powi(2) - 0.4).abs() < 1e-3 && after[12] == 0.0, "its highest and lowest mean");
         assert_eq!(before[1], 0.0);
+    }
+
+    #[test]
+    fn every_feature_has_a_name() {
+        let channels = ["user", "system", "iowait", "other", "memory"];
+        assert_eq!(feature_names(&channels).len(), features(&[0.2; 50], 5).len() + 1);
+        assert_eq!(feature_names(&channels)[13], "highest 5-step mean of iowait");
     }
 }

@@ -1,43 +1,43 @@
-//! A copy of an archive with trouble in it: in stretches of the jobs that are for tests, so that what a detector
-//! learns from stays as it was.
+//! Copies an archive and injects faults into stretches of its normal test jobs. Training data stays unchanged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::{Jobs, period_of};
 use archive::{Archive, Selection, Snapshot};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::{
-    Cpu, Derivation, Injection, JobId, JobReading, Label, Measure, Millis, Mode, NodeName, NodeReading,
-    Owner, Set, Source, ThreadReading, Ticks, Timestamp, Trace,
+    Control, Cpu, Derivation, Injection, JobId, JobReading, Label, Measure, Millis, Mode, NodeName,
+    NodeReading, Owner, Set, Source, ThreadReading, Ticks, Timestamp, Trace,
 };
 
-use super::{Trouble, into_job};
+use super::{Fault, into_job};
+use crate::archive_windows::period_of;
+use crate::window::JobFilter;
 
-/// How finely copied rates are kept.
+/// The resolution of copied rates.
 const TICKS_PER_SECOND: u32 = 1_000;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct CopySettings {
-    pub trouble: Trouble,
+    pub fault: Fault,
     pub strength: f32,
-    /// The chance that a job gets some in an hour.
-    pub chance: f64,
-    /// How long it lasts.
+    /// The probability per job and hour.
+    pub probability: f64,
+    /// The duration of the fault.
     pub length: Millis,
     pub seed: u64,
 }
 
-/// Copies an archive into an empty one; returns what was put into it.
+/// Copies an archive into an empty one; returns the injected faults.
 pub fn copy(
     from: &Archive,
     into: &Archive,
     settings: &CopySettings,
-    mut progress: impl FnMut(u64, u64),
+    control: Control<'_>,
 ) -> archive::Result<Vec<Injection>> {
     let labels = from.labels()?;
-    let jobs = Jobs::of_set(from, &normal(&labels), Set::Test)?;
+    let jobs = JobFilter::of_set(from, &normal(&labels), Set::Test)?;
     let period = period_of(from)?;
     let mut loader = into.loader(Source {
         origin: format!("campaign inject {}", from.address()),
@@ -62,7 +62,7 @@ pub fn copy(
                 loader.push_node(&reading)?;
             }
         }
-        progress(index + 1, n_hours);
+        control.report(index + 1, n_hours)?;
     }
     loader.add_labels(&labels)?;
     loader.add_injections(&injections)?;
@@ -70,12 +70,12 @@ pub fn copy(
     Ok(injections)
 }
 
-/// Labels of what a cluster should run: nothing is put into what is anomalous already.
+/// The labels of normal jobs; anomalous jobs stay unchanged.
 fn normal(labels: &[Label]) -> Vec<Label> {
     labels.iter().filter(|label| !label.is_anomalous()).cloned().collect()
 }
 
-/// An hour of a node.
+/// One hour of one node.
 struct Slice {
     node: NodeName,
     period: Millis,
@@ -96,15 +96,15 @@ impl Slice {
         Ok(Self { node: node.clone(), period, traces, values })
     }
 
-    fn inject(&mut self, jobs: &Jobs, hour: Timestamp, settings: &CopySettings) -> Vec<Injection> {
+    fn inject(&mut self, jobs: &JobFilter, hour: Timestamp, settings: &CopySettings) -> Vec<Injection> {
         let mut injections = Vec::new();
         // What is shared comes to all nodes at the same time.
         let common = settings.seed ^ hour.0 as u64;
         for (job, (traces, owned)) in self.owned() {
             let own = job.as_str().bytes().fold(common, |hash, byte| hash.rotate_left(7) ^ u64::from(byte));
-            let is_shared = settings.trouble.is_shared();
+            let is_shared = settings.fault.is_shared();
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(if is_shared { common } else { own });
-            let is_chosen = rng.random_bool(settings.chance.clamp(0.0, 1.0));
+            let is_chosen = rng.random_bool(settings.probability.clamp(0.0, 1.0));
             let within = if is_shared { hour..hour + Millis::HOUR } else { owned };
             let length = settings.length.min(within.end - within.start);
             let n_steps = (length.0 / self.period.0).max(1) as usize;
@@ -126,12 +126,12 @@ impl Slice {
                     cpus.push(self.traces[index].thread().cpu);
                 }
             }
-            let shows = into_job(settings.trouble, settings.strength, &mut threads, 4, &mut rng);
+            let shows = into_job(settings.fault, settings.strength, &mut threads, 4, &mut rng);
             let cpus: Vec<Cpu> =
                 cpus.into_iter().zip(shows).filter(|(_, shows)| *shows).map(|(cpu, _)| cpu).collect();
             if !cpus.is_empty() {
                 injections.push(Injection {
-                    trouble: settings.trouble.name().into(),
+                    fault: settings.fault.name().into(),
                     strength: settings.strength,
                     job,
                     node: self.node.clone(),
@@ -144,7 +144,7 @@ impl Slice {
         injections
     }
 
-    /// The traces in which each job owned a thread, and from when to when it did.
+    /// For each job, the traces of threads it owned, and when it owned them.
     fn owned(&self) -> BTreeMap<JobId, (Vec<usize>, Range<Timestamp>)> {
         let mut found: BTreeMap<JobId, (Vec<usize>, Range<Timestamp>)> = BTreeMap::new();
         for (index, trace) in self.traces.iter().enumerate() {
@@ -165,7 +165,7 @@ impl Slice {
         found
     }
 
-    /// Where a stretch begins in a trace, if the job owned its thread all the time.
+    /// The first step of a stretch in a trace, if the job owned the thread throughout.
     fn first_step(&self, index: usize, job: &JobId, start: Timestamp, n_steps: usize) -> Option<usize> {
         let trace = &self.traces[index];
         let first = usize::try_from((start - trace.start()).0 / self.period.0).ok()?;

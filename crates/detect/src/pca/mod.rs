@@ -1,11 +1,12 @@
-//! Principal components: the trivial baseline. What a few straight directions cannot restore is strange.
+//! The PCA baseline: the score is the error of the reconstruction from the first principal components.
 
 use learn::artifact::Tensors;
 use learn::pca::PcaError;
 use learn::{Matrix, Pca};
 
-use super::autoencoder::values_of;
-use super::{Detector, Finding, Moment, Sample};
+use crate::detector::{Detector, Finding};
+use crate::sample::Sample;
+use crate::window::WindowBatch;
 
 const TENSOR: &str = "pca";
 
@@ -26,14 +27,14 @@ impl Components {
 }
 
 impl Detector for Components {
-    fn examine(&self, moment: &Moment) -> Vec<Finding> {
-        let size = moment.threads.first().map_or(1, |thread| thread.values.len());
-        let windows = Matrix::new(values_of(moment), size);
+    fn examine(&self, batch: &WindowBatch) -> Vec<Finding> {
+        let size = batch.threads().first().map_or(1, |thread| thread.values.len());
+        let windows = Matrix::new(batch.values(), size);
         let along = self.pca.transform(&windows);
         let expected = self.pca.restore(along.as_slice());
         let rows = windows.rows().zip(expected.chunks_exact(size)).zip(along.rows());
         rows.map(|((window, expected), along)| {
-            Finding::of_expected(window, expected.to_vec(), along.to_vec(), moment.n_channels)
+            Finding::from_reconstruction(window, expected.to_vec(), along.to_vec(), batch.n_channels())
         })
         .collect()
     }

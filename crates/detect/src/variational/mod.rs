@@ -1,17 +1,17 @@
-//! The variational autoencoder: the embedding of a window is a distribution, so that it can be said how sure the
-//! detector is, of the embedding and of what it expects.
+//! The variational autoencoder (Kingma and Welling, 2014): the embedding of a window is a normal distribution, which
+//! also gives the uncertainty of the embedding and of the reconstruction.
 
 use learn::artifact::Tensors;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::autoencoder::net::Net;
-use super::autoencoder::values_of;
-use super::{Detector, Finding, Moment, Uncertainty};
+use crate::autoencoder::net::Net;
+use crate::detector::{Detector, Finding, Uncertainty};
+use crate::window::WindowBatch;
 
-/// Embeddings that are drawn to see how much the restored window varies.
-const N_DRAWS: usize = 8;
+/// The number of embedding samples from which the variance of the reconstruction is estimated.
+const N_SAMPLES: usize = 8;
 
 #[derive(Debug, Clone)]
 pub struct Variational {
@@ -19,12 +19,12 @@ pub struct Variational {
 }
 
 impl Detector for Variational {
-    fn examine(&self, moment: &Moment) -> Vec<Finding> {
-        let windows = values_of(moment);
+    fn examine(&self, batch: &WindowBatch) -> Vec<Finding> {
+        let windows = batch.values();
         let (means, logs) = self.net.embed(&windows);
-        let expected = self.net.restore(&means);
+        let expected = self.net.reconstruct(&means);
         let draws: Vec<Vec<f32>> =
-            (0..N_DRAWS).map(|draw| self.net.restore(&drawn(&means, &logs, draw))).collect();
+            (0..N_SAMPLES).map(|draw| self.net.reconstruct(&drawn(&means, &logs, draw))).collect();
         let (size, n_latent) = (self.net.size(), self.net.n_latent());
         let row =
             |values: &[f32], index: usize, size: usize| values[index * size..(index + 1) * size].to_vec();
@@ -35,7 +35,7 @@ impl Detector for Variational {
             let uncertainty =
                 Uncertainty { reconstruction: variance(&drawn, &expected), latent: latent / n_latent as f64 };
             let embedding = row(&means, index, n_latent);
-            let finding = Finding::of_expected(window, expected, embedding, moment.n_channels);
+            let finding = Finding::from_reconstruction(window, expected, embedding, batch.n_channels());
             Finding { uncertainty: Some(uncertainty), ..finding }
         };
         windows.chunks_exact(size).enumerate().map(finding).collect()
@@ -46,14 +46,14 @@ impl Detector for Variational {
     }
 }
 
-/// The same draw for every window: what is random must not make two windows that are alike different.
+/// The same noise for every call, so that equal windows get equal findings.
 fn drawn(means: &[f32], logs: &[f32], draw: usize) -> Vec<f32> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(draw as u64);
     let spread = |(mean, log): (&f32, &f32)| mean + (0.5 * log).exp() * rng.sample::<f32, _>(StandardNormal);
     means.iter().zip(logs).map(spread).collect()
 }
 
-/// How far draws are from what is expected, squared, on the average.
+/// The mean squared difference of samples from the expectation.
 fn variance(draws: &[Vec<f32>], expected: &[f32]) -> f64 {
     let of_draw = |draw: &Vec<f32>| {
         draw.iter().zip(expected).map(|(drawn, expected)| f64::from(drawn - expected).powi(2)).sum::<f64>()

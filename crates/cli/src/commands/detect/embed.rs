@@ -6,21 +6,23 @@ use files::table::{Cell, CellKind, TableWriter};
 use report::text::show_count;
 use serde_json::json;
 
-use super::{KEY, key};
+use super::{Applied, KEY, key};
 use crate::args::TableArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json};
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let (trained, archive) = args.look.open(config)?;
-    let names: Vec<String> = (0..trained.n_embedding()).map(|axis| format!("z{axis}")).collect();
+    let applied = Applied::open(&args.model, config)?;
+    let detector = &applied.detector;
+    let names: Vec<String> = (0..detector.n_embedding()).map(|axis| format!("z{axis}")).collect();
     let mut columns = KEY.to_vec();
     columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut n_windows = 0;
-    args.look.for_each(&trained, &archive, |moment| {
-        for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
-            let mut row = key(&moment, thread, &trained);
+    applied.for_each(&stop_on_ctrl_c(None)?, |batch| {
+        for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
+            let mut row = key(&batch, thread, detector);
             row.extend(finding.embedding.iter().map(|value| Cell::Float(f64::from(*value))));
             table.push(&row)?;
             n_windows += 1;

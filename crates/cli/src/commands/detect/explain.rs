@@ -2,145 +2,144 @@
 
 use std::process::ExitCode;
 
+use ::detect::{Explanation, KindClassifier, KindMatch, KnownJobs, Level, Monitor, RankedWindow, Ranking};
 use archive::Archive;
-use detect::diagnosis::{Atlas, Likeness, place, point_of};
-use detect::explain::{Explanation, explain, level_in_words};
-use detect::{Trained, kinds_of};
 use serde::Serialize;
+use workload::{Cpu, JobId, NodeName};
 
-use super::open;
+use super::{Applied, labelled_points, with_hint};
 use crate::args::ExplainArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
 use crate::times::show_time;
 
-/// Kinds that the terminal has room for.
-const MOST_KINDS: usize = 2;
+/// The number of kinds that are named on the terminal.
+const MAX_KINDS: usize = 2;
 
 #[derive(Serialize)]
-struct Case {
-    node: String,
-    cpu: u16,
-    job: String,
+struct ExplainedWindow {
+    node: NodeName,
+    cpu: Cpu,
+    job: JobId,
     score: f64,
     threshold: f64,
-    level: Option<&'static str>,
+    is_alarm: bool,
+    level: Option<Level>,
     explanation: Explanation,
-    like: Vec<Likeness>,
+    kinds: Vec<KindMatch>,
 }
 
 pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let (trained, archive) = args.look.open(config)?;
-    let atlas = match &args.known {
-        Some(known) => atlas(args, &trained, &open(Some(known), config)?)?,
-        None => atlas(args, &trained, &archive)?,
-    };
-    let threshold = trained.thresholds.for_all.score;
-    let mut cases: Vec<Case> = Vec::new();
-    args.look.for_each(&trained, &archive, |moment| {
-        for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
-            let is_wanted = args.job.as_ref().is_none_or(|job| *job == thread.job)
-                && args.node.as_ref().is_none_or(|node| *node == thread.node);
-            let lowest = cases.last().map_or(f64::MIN, |case| case.score);
-            if !is_wanted || (cases.len() >= args.top && finding.score <= lowest) {
-                continue;
-            }
-            let like = atlas.as_ref().map_or(Vec::new(), |atlas| atlas.likenesses(&point_of(&finding)));
-            let case = Case {
-                node: thread.node.to_string(),
-                cpu: thread.cpu.0,
-                job: thread.job.to_string(),
-                score: finding.score,
-                level: finding.level,
-                threshold,
-                explanation: explain(
-                    &thread.values,
-                    &finding.expected,
-                    &trained.channels(),
-                    moment.start,
-                    trained.period,
-                ),
-                like,
-            };
-            // The strangest window of each thread of a job says enough.
-            if let Some(known) = cases
-                .iter()
-                .position(|one| (&one.node, one.cpu, &one.job) == (&case.node, case.cpu, &case.job))
-            {
-                if cases[known].score >= case.score {
-                    continue;
-                }
-                cases.remove(known);
-            }
-            cases.push(case);
-            cases.sort_by(|a, b| b.score.total_cmp(&a.score));
-            cases.truncate(args.top);
+    let applied = Applied::open(&args.model, config)?;
+    let detector = &applied.detector;
+    let stop = stop_on_ctrl_c(None)?;
+    let opened;
+    let reference = match &args.reference {
+        Some(address) => {
+            opened = Archive::open(address, &config.archive_settings())?;
+            detector.check_period(&opened).map_err(with_hint)?;
+            &opened
         }
+        None => &applied.archive,
+    };
+    let points = labelled_points(detector, reference, &stop)?;
+    note_reliability(KindClassifier::fit(&points).as_ref());
+    let mut ranking = Ranking::new(args.top);
+    applied.for_each(&stop, |batch| {
+        ranking.add(detector, &batch, |job, node| {
+            args.job.as_ref().is_none_or(|only| only == job)
+                && args.node.as_ref().is_none_or(|only| only == node)
+        });
         Ok(())
     })?;
+    let known = KnownJobs::new(&applied.archive.labels()?);
+    let monitor = Monitor { detector, known: &known, classifier: None };
+    let mut explained = Vec::new();
+    for RankedWindow { node, cpu, job, finding, explanation } in ranking.into_windows() {
+        let classifier = KindClassifier::without_job(&points, &job);
+        explained.push(ExplainedWindow {
+            threshold: monitor.threshold(&job),
+            is_alarm: monitor.is_alarm(&job, &finding),
+            kinds: classifier.map_or(Vec::new(), |classifier| classifier.classify(&finding)),
+            score: finding.score,
+            level: finding.level,
+            node,
+            cpu,
+            job,
+            explanation,
+        });
+    }
     if args.json {
-        print_json(&cases)?;
+        print_json(&explained)?;
         return Ok(ExitCode::SUCCESS);
     }
-    for case in &cases {
-        let verdict = match case.score >= case.threshold {
-            true => format!("{:.1} times the threshold", case.score / case.threshold),
-            false => "below the threshold".to_owned(),
-        };
-        print(&format!(
-            "{} cpu {}, job {}: score {:.4}, {verdict}",
-            case.node, case.cpu, case.job, case.score
-        ))?;
-        print(&format!(
-            "  {} to {}: {}",
-            show_time(case.explanation.from),
-            show_time(case.explanation.to),
-            case.explanation.words
-        ))?;
-        if let Some(level) = case.level {
-            print(&format!("  {}", level_in_words(level)))?;
-        }
-        if !case.like.is_empty() {
-            print(&format!("  {}", likeness_in_words(&case.like)))?;
-        }
+    for window in &explained {
+        print_window(window)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn likeness_in_words(like: &[Likeness]) -> String {
-    let named: Vec<String> = like
-        .iter()
-        .take(MOST_KINDS)
-        .map(|one| format!("{} ({:.0} %)", one.kind, one.confidence * 100.0))
-        .collect();
-    match like.iter().any(|one| one.is_inside) {
-        true => format!("like {}", named.join(", ")),
-        false => format!("like no kind that is known; nearest are {}", named.join(", ")),
+fn print_window(window: &ExplainedWindow) -> anyhow::Result<()> {
+    let ExplainedWindow { node, cpu, job, score, threshold, explanation, .. } = window;
+    let relation = if window.is_alarm { "above" } else { "below" };
+    print(&format!(
+        "{node} cpu {}, job {job}: score {score:.4}, {relation} the threshold {threshold:.4}",
+        cpu.0
+    ))?;
+    let (from, to) = (show_time(explanation.from), show_time(explanation.to));
+    print(&format!("  {from} to {to}: {}", explanation.text))?;
+    if !window.kinds.is_empty() {
+        print(&format!("  {}", kinds_text(&window.kinds)))?;
     }
+    Ok(())
 }
 
-/// Where known kinds lie, from the labelled jobs of an archive.
-fn atlas(args: &ExplainArgs, trained: &Trained, known: &Archive) -> anyhow::Result<Option<Atlas>> {
-    let mut kinds = kinds_of(&known.labels()?);
-    // A job is not known by itself.
-    kinds.retain(|job, _| args.job.as_ref() != Some(job));
-    if kinds.is_empty() {
-        return Ok(None);
+/// The most similar kinds. Confidence is only meaningful for a window inside the region of a kind.
+pub fn kinds_text(kinds: &[KindMatch]) -> String {
+    if kinds.iter().any(|kind| kind.is_inside) {
+        let likely = kinds.iter().take(MAX_KINDS).filter(|kind| kind.confidence >= 0.01);
+        let named: Vec<String> =
+            likely.map(|kind| format!("{} ({:.0} %)", kind.kind, kind.confidence * 100.0)).collect();
+        return format!("similar to {}", named.join(", "));
     }
-    trained.check_period(known)?;
-    let mut placed = Vec::new();
-    args.look.all().for_each(trained, known, |moment| {
-        place(trained, &moment, &kinds, &mut placed);
-        Ok(())
-    })?;
-    let atlas = Atlas::fit(&placed);
-    if let Some((atlas, reliability)) = atlas.as_ref().and_then(|atlas| Some((atlas, atlas.reliability?))) {
+    let nearest = kinds.iter().min_by(|a, b| a.distance.total_cmp(&b.distance));
+    let nearest = nearest.map_or(String::new(), |kind| {
+        format!("; the nearest is {}, {:.1} times its radius away", kind.kind, kind.distance)
+    });
+    format!("outside the region of every known kind{nearest}")
+}
+
+fn note_reliability(classifier: Option<&KindClassifier>) {
+    if let Some((classifier, reliability)) = classifier.and_then(|one| Some((one, one.reliability?))) {
         eprint_note(&format!(
-            "{} known kinds; of jobs that were left out, {:.0} % of windows were nearest to their own (confidence {:.0} %)",
-            atlas.kinds().len(),
+            "{} known kinds; on held-out jobs {:.0} % of windows are classified correctly (mean confidence {:.0} %)",
+            classifier.kinds().len(),
             reliability.accuracy * 100.0,
             reliability.confidence * 100.0
         ));
     }
-    Ok(atlas)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_outside_every_region_gets_no_percentage() {
+        let kind = |name: &str, confidence, distance: f64| KindMatch {
+            kind: name.into(),
+            confidence,
+            distance,
+            is_inside: distance <= 1.0,
+        };
+        assert_eq!(
+            kinds_text(&[kind("bad-io", 0.97, 0.8), kind("np", 0.03, 4.0)]),
+            "similar to bad-io (97 %), np (3 %)"
+        );
+        assert_eq!(
+            kinds_text(&[kind("bad-io", 1.0, 3.2), kind("np", 0.0, 9.0)]),
+            "outside the region of every known kind; the nearest is bad-io, 3.2 times its radius away"
+        );
+    }
 }

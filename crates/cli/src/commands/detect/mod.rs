@@ -7,15 +7,19 @@ mod score;
 mod train;
 mod watch;
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use ::detect::{
+    DetectError, JobFilter, LabelledPoint, Reading, ThreadWindow, TrainedDetector, ValidConfig, WindowBatch,
+};
+use anyhow::{Context, bail};
 use archive::Archive;
-use detect::{Jobs, Moment, ThreadWindow, Trained, for_each_moment};
 use files::table::{Cell, CellKind};
+use workload::{Control, Stop};
 
-use crate::args::{DetectCommand, Look};
+use crate::args::{DetectCommand, ModelArgs};
 use crate::config::Config;
 use crate::progress::Progress;
 
@@ -31,68 +35,94 @@ pub fn run(command: DetectCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
     }
 }
 
-fn open(data: Option<&str>, config: &Config) -> archive::Result<Archive> {
-    Archive::open(data.unwrap_or(&config.archive.address), &config.archive_settings())
+fn detector_settings(config: &Config) -> anyhow::Result<ValidConfig> {
+    config.detector.clone().validate().context("[detector]")
 }
 
-impl Look {
-    fn open(&self, config: &Config) -> anyhow::Result<(Trained, Archive)> {
-        let trained = Trained::read(&self.model)?;
-        let archive = open(self.data.as_deref(), config)?;
-        trained.check_period(&archive)?;
-        Ok((trained, archive))
+/// Adds what to change on the command line to errors that training and reading can give.
+fn with_hint(error: DetectError) -> anyhow::Error {
+    let hint = match &error {
+        DetectError::TooFew { .. } => "record for longer, or set a shorter detector.window",
+        DetectError::MissingChannel { .. } => "remove it from detector.channels",
+        DetectError::Period { .. } => "train a model on data with this sampling period",
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error}; {hint}")
+}
+
+/// A model applied to an archive.
+struct Applied<'a> {
+    detector: TrainedDetector,
+    archive: Archive,
+    args: &'a ModelArgs,
+}
+
+impl<'a> Applied<'a> {
+    fn open(args: &'a ModelArgs, config: &Config) -> anyhow::Result<Self> {
+        let detector = TrainedDetector::read(&args.model)?;
+        let archive = args.data.open(config)?;
+        detector.check_period(&archive).map_err(with_hint)?;
+        Ok(Self { detector, archive, args })
     }
 
-    /// The same look at all jobs.
-    fn all(&self) -> Self {
-        Self { set: None, ..self.clone() }
+    fn stride(&self) -> anyhow::Result<usize> {
+        match self.args.stride {
+            None => Ok((self.detector.config.window / 2).max(1)),
+            Some(0) => bail!("--stride must be at least 1 second"),
+            Some(seconds) => Ok(((seconds as i64 * 1_000 / self.detector.period.0) as usize).max(1)),
+        }
     }
 
-    /// Visits the windows that were asked for; says so if there are none.
+    /// Visits the windows that the arguments select; an error if there are none.
     fn for_each(
         &self,
-        trained: &Trained,
-        archive: &Archive,
-        mut visit: impl FnMut(Moment) -> anyhow::Result<()>,
+        stop: &Stop,
+        mut visit: impl FnMut(WindowBatch) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let stride = match self.stride {
-            None => (trained.config.window / 2).max(1),
-            Some(0) => bail!("--stride is at least one second"),
-            Some(seconds) => ((seconds as i64 * 1_000 / trained.period.0) as usize).max(1),
+        let archive = &self.archive;
+        let filter = match self.args.set {
+            Some(set) => JobFilter::of_set(archive, &archive.labels()?, set)?,
+            None => JobFilter::All,
         };
-        let jobs = match self.set {
-            Some(set) => Jobs::of_set(archive, &archive.labels()?, set)?,
-            None => Jobs::All,
-        };
-        let cut = trained.config.cut(trained.period, stride);
-        let progress = Progress::new(format!("looking at {}", archive.address()));
-        let mut outcome = Ok(());
+        let spec = self.detector.window_spec(self.stride()?);
+        let progress = Progress::new(format!("scoring {}", archive.address()));
+        let report = |done, total| progress.update(done, total);
+        let control = Control::new(stop, &report);
         let mut n_windows = 0;
-        let take = |moment: Moment| {
-            n_windows += moment.threads.len();
-            if outcome.is_ok() {
-                outcome = visit(moment);
-            }
-        };
-        for_each_moment(archive, &jobs, &cut, take, |done, total| progress.update(done, total))?;
-        drop(progress);
-        outcome?;
+        let reading = Reading { archive, filter: &filter, spec: &spec, control };
+        reading.for_each_batch::<anyhow::Error>(|batch| {
+            n_windows += batch.threads().len();
+            visit(batch).map(ControlFlow::Continue)
+        })?;
         if n_windows == 0 {
-            let channels = match trained.config.channels.is_empty() {
-                true => String::new(),
-                false => format!(" and had {} read", trained.channels()[4..].join(", ")),
+            let detector = &self.detector;
+            let channels = if detector.config.channels.is_empty() {
+                String::new()
+            } else {
+                format!(" with readings of {}", detector.channels()[4..].join(", "))
             };
             bail!(
-                "{}: there is no window of {} s to look at: a stretch without gaps in which one job owned a thread{channels}",
-                archive.address(),
-                cut.length().as_seconds()
+                "{}: there is no window of {} s: a stretch without gaps during which one job owned a thread{channels}",
+                self.archive.address(),
+                detector.window_seconds()
             );
         }
         Ok(())
     }
 }
 
-/// The columns that say which window a row is of.
+/// The windows of the labelled jobs of an archive, for comparison.
+fn labelled_points(
+    detector: &TrainedDetector,
+    archive: &Archive,
+    stop: &Stop,
+) -> anyhow::Result<Vec<LabelledPoint>> {
+    let progress = Progress::new(format!("comparing with the labelled jobs of {}", archive.address()));
+    let report = |done, total| progress.update(done, total);
+    Ok(LabelledPoint::of_archive(detector, archive, Control::new(stop, &report))?)
+}
+
+/// The columns that identify a window.
 const KEY: [(&str, CellKind); 5] = [
     ("node", CellKind::Text),
     ("cpu", CellKind::Int),
@@ -102,13 +132,12 @@ const KEY: [(&str, CellKind); 5] = [
 ];
 
 /// The cells of [`KEY`].
-fn key(moment: &Moment, thread: &ThreadWindow, trained: &Trained) -> Vec<Cell> {
-    let seconds = trained.config.window as f64 * trained.period.as_seconds();
+fn key(batch: &WindowBatch, thread: &ThreadWindow, detector: &TrainedDetector) -> Vec<Cell> {
     vec![
         Cell::Text(thread.node.to_string()),
         Cell::Int(i32::from(thread.cpu.0)),
         Cell::Text(thread.job.to_string()),
-        Cell::Time(moment.start.0),
-        Cell::Float(seconds),
+        Cell::Time(batch.start().0),
+        Cell::Float(detector.window_seconds()),
     ]
 }

@@ -3,47 +3,58 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use detect::kinds_of;
+use ::detect::{DetectorKind, KnownJobs, Monitor};
 use files::table::{Cell, CellKind, TableWriter};
 use report::text::show_count;
 use serde_json::json;
 use workload::{JobId, NodeName};
 
-use super::{KEY, key};
+use super::{Applied, KEY, key};
 use crate::args::TableArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
 
-/// Jobs that the terminal has room for.
-const MOST_SHOWN: usize = 10;
+/// The number of jobs that are listed on the terminal.
+const MAX_SHOWN: usize = 10;
 
+/// The scores of one job on one node.
 #[derive(Default)]
 struct JobScores {
     n_windows: usize,
     n_alarms: usize,
     highest: f64,
+    threshold: f64,
 }
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let (trained, archive) = args.look.open(config)?;
-    let kinds = kinds_of(&archive.labels()?);
-    let errors: Vec<String> = trained.channels().iter().map(|channel| format!("{channel}_error")).collect();
+    let applied = Applied::open(&args.model, config)?;
+    let detector = &applied.detector;
+    let known = KnownJobs::new(&applied.archive.labels()?);
+    let monitor = Monitor { detector, known: &known, classifier: None };
+    let mut names = vec!["score".to_owned(), "threshold".to_owned()];
+    names.extend(detector.channels().iter().map(|channel| format!("{channel}_error")));
+    if detector.kind == DetectorKind::Vae {
+        names.extend(["reconstruction_variance", "latent_variance"].map(str::to_owned));
+    }
     let mut columns = KEY.to_vec();
-    columns.extend([("score", CellKind::Float), ("threshold", CellKind::Float)]);
-    columns.extend(errors.iter().map(|name| (name.as_str(), CellKind::Float)));
+    columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut jobs: BTreeMap<(JobId, NodeName), JobScores> = BTreeMap::new();
-    args.look.for_each(&trained, &archive, |moment| {
-        for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
-            let kind = kinds.get(&thread.job).map(String::as_str);
-            let threshold = trained.thresholds.of(kind).score;
-            let mut row = key(&moment, thread, &trained);
-            row.extend([finding.score, threshold].into_iter().chain(finding.errors).map(Cell::Float));
-            table.push(&row)?;
+    applied.for_each(&stop_on_ctrl_c(None)?, |batch| {
+        for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
+            let threshold = monitor.threshold(&thread.job);
             let of_job = jobs.entry((thread.job.clone(), thread.node.clone())).or_default();
             of_job.n_windows += 1;
-            of_job.n_alarms += usize::from(finding.score >= threshold);
-            of_job.highest = of_job.highest.max(finding.score / threshold);
+            of_job.n_alarms += usize::from(monitor.is_alarm(&thread.job, &finding));
+            of_job.highest = of_job.highest.max(finding.score);
+            of_job.threshold = threshold;
+            let mut values = vec![finding.score, threshold];
+            values.extend(&finding.errors);
+            values.extend(finding.uncertainty.iter().flat_map(|one| [one.reconstruction, one.latent]));
+            let mut row = key(&batch, thread, detector);
+            row.extend(values.into_iter().map(Cell::Float));
+            table.push(&row)?;
         }
         Ok(())
     })?;
@@ -56,8 +67,8 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let jobs: Vec<_> = ranked
             .iter()
             .map(|((job, node), scores)| {
-                json!({ "job": job, "node": node, "kind": kinds.get(job), "windows": scores.n_windows,
-                    "alarms": scores.n_alarms, "highest_over_threshold": scores.highest })
+                json!({ "job": job, "node": node, "kind": known.kind(job), "windows": scores.n_windows,
+                    "alarms": scores.n_alarms, "highest_score": scores.highest, "threshold": scores.threshold })
             })
             .collect();
         print_json(&json!({ "out": args.out, "windows": n_windows, "alarms": n_alarms, "jobs": jobs }))?;
@@ -66,20 +77,22 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if !ranked.is_empty() {
         let rows: Vec<Vec<String>> = ranked
             .iter()
-            .take(MOST_SHOWN)
+            .take(MAX_SHOWN)
             .map(|((job, node), scores)| {
                 vec![
                     job.to_string(),
                     node.to_string(),
-                    kinds.get(job).cloned().unwrap_or_default(),
+                    known.kind(job).unwrap_or_default().to_owned(),
                     format!("{} of {}", scores.n_alarms, scores.n_windows),
-                    format!("{:.1} ×", scores.highest),
+                    format!("{:.4}", scores.highest),
+                    format!("{:.4}", scores.threshold),
                 ]
             })
             .collect();
-        print_table(&["JOB", "NODE", "KNOWN AS", ">WINDOWS ABOVE", ">HIGHEST OVER THRESHOLD"], &rows)?;
-        if ranked.len() > MOST_SHOWN {
-            print(&format!("… and {} jobs more", ranked.len() - MOST_SHOWN))?;
+        let header = ["JOB", "NODE", "LABEL", ">WINDOWS ABOVE", ">HIGHEST SCORE", ">THRESHOLD"];
+        print_table(&header, &rows)?;
+        if ranked.len() > MAX_SHOWN {
+            print(&format!("… and {} more jobs", ranked.len() - MAX_SHOWN))?;
         }
         print("")?;
     }

@@ -3,65 +3,79 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use detect::{Progress as Step, train};
+use ::detect::{Training, TrainingStep};
 use report::text::{show_count, show_duration};
 use serde_json::json;
+use workload::Control;
 
-use super::open;
+use super::{detector_settings, with_hint};
 use crate::args::TrainArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
 
 pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = open(args.data.as_deref(), config)?;
-    let seed = args.seed.unwrap_or(config.detector.train.seed);
-    let reading = Progress::new(format!("reading {}", archive.address()));
+    let archive = args.data.open(config)?;
+    let settings = detector_settings(config)?;
+    let seed = args.seed.unwrap_or(settings.train.seed);
+    let progress = Progress::new(format!("reading {}", archive.address()));
+    let report = |done, total| progress.update(done, total);
+    let stop = stop_on_ctrl_c(None)?;
     let checkpoint = checkpoint_of(&args.out);
-    let trained =
-        train(&archive, args.model, &config.detector, seed, Some(&checkpoint), |step| match step {
-            Step::Reading { done, total, .. } => reading.update(done, total),
-            Step::Resumed { epoch } => eprint_note(&format!("going on after epoch {epoch}")),
-            Step::Epoch(epoch) => eprint_note(&format!(
-                "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  {} left at most",
-                epoch.epoch,
-                epoch.n_epochs,
-                epoch.loss,
-                epoch.validation,
-                epoch.best,
-                epoch.took.as_secs_f64(),
-                show_duration(epoch.left.as_secs_f64()),
-            )),
-        })?;
-    drop(reading);
+    let training = Training {
+        kind: args.detector,
+        config: &settings,
+        seed,
+        checkpoint: Some(&checkpoint),
+        control: Control::new(&stop, &report),
+    };
+    let trained = training.run(&archive, note).map_err(with_hint)?;
+    drop(progress);
     trained.write(&args.out)?;
     if checkpoint.exists() {
         std::fs::remove_dir_all(&checkpoint)?;
     }
-    let (origin, threshold) = (&trained.origin, &trained.thresholds);
+    let (origin, thresholds) = (&trained.origin, &trained.thresholds);
     if args.json {
         print_json(&json!({
-            "out": args.out, "model": trained.model, "origin": origin, "thresholds": threshold,
-            "window_seconds": trained.config.window as f64 * trained.period.as_seconds(),
+            "out": args.out, "detector": trained.kind, "origin": origin, "thresholds": thresholds,
+            "window_seconds": trained.window_seconds(),
         }))?;
     } else {
         print(&format!(
-            "{}: {} learnt from {} windows of {} s ({} there were), seed {seed}\n\
-             mean error on validation {:.5}; scores from {:.5} on are alarms, which {} % of normal windows reach",
+            "{}: {} trained on {} of {} windows of {} s, seed {seed}\n\
+             mean reconstruction error on validation data {:.5}; threshold {:.5}, set for {} % of normal windows",
             args.out.display(),
-            trained.model.name(),
+            trained.kind.name(),
             show_count(origin.n_windows as u64),
-            trained.config.window as f64 * trained.period.as_seconds(),
-            show_count(origin.n_seen as u64),
+            show_count(origin.n_available as u64),
+            trained.window_seconds(),
             origin.validation_error,
-            threshold.for_all.score,
-            threshold.rate * 100.0,
+            thresholds.for_all.score,
+            thresholds.rate * 100.0,
         ))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Beside the model.
+fn note(step: TrainingStep<'_>) {
+    match step {
+        TrainingStep::Resumed { epoch } => eprint_note(&format!("continuing after epoch {epoch}")),
+        TrainingStep::Epoch(epoch) => eprint_note(&format!(
+            "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  at most {} left",
+            epoch.epoch,
+            epoch.n_epochs,
+            epoch.loss,
+            epoch.validation,
+            epoch.best,
+            epoch.took.as_secs_f64(),
+            show_duration(epoch.left.as_secs_f64()),
+        )),
+    }
+}
+
+/// The directory of checkpoints, next to the model.
 fn checkpoint_of(out: &Path) -> PathBuf {
     let name = out.file_name().unwrap_or_default().to_string_lossy().into_owned();
     out.with_file_name(format!("{name}.checkpoint"))

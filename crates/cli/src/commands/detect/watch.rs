@@ -1,66 +1,44 @@
 //! `tracewise detect watch`
 
-use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use detect::explain::explain;
-use detect::{Trained, latest_moment};
+use ::detect::{
+    Alarm, ArchiveFollower, ClockDifference, KindClassifier, KnownJobs, Monitor, TrainedDetector, WindowBatch,
+};
 use report::text::show_duration;
 use serde_json::json;
-use workload::{JobId, NodeName, Timestamp};
+use workload::Timestamp;
 
-use super::open;
+use super::explain::kinds_text;
+use super::{labelled_points, with_hint};
 use crate::args::WatchArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print};
 use crate::times::show_time;
 
-/// A job that is strange now.
-struct Alarm {
-    n_threads: usize,
-    /// Of its strangest thread.
-    score: f64,
-    words: String,
-}
-
 pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let trained = Trained::read(&args.model)?;
-    let archive = open(args.data.as_deref(), config)?;
-    trained.check_period(&archive)?;
-    let cut = trained.config.cut(trained.period, 1);
-    let threshold = trained.thresholds.for_all.score;
+    let detector = TrainedDetector::read(&args.model)?;
+    let archive = args.data.open(config)?;
+    detector.check_period(&archive).map_err(with_hint)?;
     let stop = stop_on_ctrl_c(args.duration)?;
-    let mut last: Option<Timestamp> = None;
-    let mut has_waited = false;
+    let known = KnownJobs::new(&archive.labels()?);
+    let classifier = KindClassifier::fit(&labelled_points(&detector, &archive, &stop)?);
+    let monitor = Monitor { detector: &detector, known: &known, classifier: classifier.as_ref() };
+    let spec = detector.window_spec(1);
+    let mut follower = ArchiveFollower::new(&archive, &spec);
+    let mut reported: Vec<ClockDifference> = Vec::new();
+    let (mut has_batch, mut has_waited) = (false, false);
     loop {
-        if let Some(moment) = latest_moment(&archive, &cut)?
-            && last.replace(moment.start) != Some(moment.start)
-        {
-            let mut alarms: BTreeMap<(JobId, NodeName), Alarm> = BTreeMap::new();
-            for (thread, finding) in moment.threads.iter().zip(trained.examine(&moment)) {
-                if finding.score < threshold {
-                    continue;
-                }
-                let key = (thread.job.clone(), thread.node.clone());
-                let alarm =
-                    alarms.entry(key).or_insert(Alarm { n_threads: 0, score: 0.0, words: String::new() });
-                alarm.n_threads += 1;
-                if finding.score > alarm.score {
-                    let why = explain(
-                        &thread.values,
-                        &finding.expected,
-                        &trained.channels(),
-                        moment.start,
-                        trained.period,
-                    );
-                    (alarm.score, alarm.words) = (finding.score, why.words);
-                }
-            }
-            tell(args.json, moment.start + cut.length(), moment.threads.len(), threshold, &alarms)?;
-        } else if !has_waited && last.is_none() {
-            let length = show_duration(cut.length().as_seconds());
-            eprint_note(&format!("nothing to judge yet: a job is judged when it has run for {length}"));
+        let new = follower.poll()?;
+        note_differences(&new.differences, &mut reported);
+        for batch in &new.batches {
+            has_batch = true;
+            print_alarms(args.json, batch.start() + spec.length(), batch, &monitor.alarms(batch))?;
+        }
+        if !has_batch && !has_waited {
+            let length = show_duration(spec.length().as_seconds());
+            eprint_note(&format!("no complete window yet: a job is scored once it has run for {length}"));
             has_waited = true;
         }
         if stop.wait(args.every) {
@@ -69,35 +47,48 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
     }
 }
 
-fn tell(
-    as_json: bool,
-    time: Timestamp,
-    n_windows: usize,
-    threshold: f64,
-    alarms: &BTreeMap<(JobId, NodeName), Alarm>,
-) -> anyhow::Result<()> {
-    if as_json {
-        let alarms: Vec<_> = alarms
-            .iter()
-            .map(|((job, node), alarm)| {
-                json!({ "job": job, "node": node, "threads": alarm.n_threads, "score": alarm.score, "words": alarm.words })
-            })
-            .collect();
-        let line = json!({ "time": time, "windows": n_windows, "threshold": threshold, "alarms": alarms });
-        return print(&line.to_string());
+/// Notes nodes whose readings end at another time than most, once each.
+fn note_differences(differences: &[ClockDifference], reported: &mut Vec<ClockDifference>) {
+    for difference in differences {
+        if reported.iter().any(|known| known.node == difference.node) {
+            continue;
+        }
+        let seconds = difference.ahead_seconds;
+        let relation = if seconds > 0.0 { "ahead of" } else { "behind" };
+        eprint_note(&format!(
+            "warning: the readings of {} are {} {relation} those of most nodes; it is scored by its own clock",
+            difference.node,
+            show_duration(seconds.abs())
+        ));
+        reported.push(difference.clone());
     }
-    let verdict = match alarms.len() {
-        0 => "all as usual".to_owned(),
-        1 => "one job is strange".to_owned(),
-        count => format!("{count} jobs are strange"),
+    reported.retain(|known| differences.iter().any(|difference| difference.node == known.node));
+}
+
+fn print_alarms(as_json: bool, time: Timestamp, batch: &WindowBatch, alarms: &[Alarm]) -> anyhow::Result<()> {
+    let n_windows = batch.threads().len();
+    if as_json {
+        return print(&json!({ "time": time, "windows": n_windows, "alarms": alarms }).to_string());
+    }
+    let summary = match alarms.len() {
+        0 => "no alarms".to_owned(),
+        1 => "1 job above its threshold".to_owned(),
+        count => format!("{count} jobs above their threshold"),
     };
-    print(&format!("{}  {n_windows} threads at work, {verdict}", show_time(time)))?;
-    for ((job, node), alarm) in alarms {
-        let times = alarm.score / threshold;
+    print(&format!("{}  {n_windows} threads scored, {summary}", show_time(time)))?;
+    for alarm in alarms {
         print(&format!(
-            "  job {job} on {node}, {} threads, {times:.1} × the threshold: {}",
-            alarm.n_threads, alarm.words
+            "  job {} on {}, {} threads, score {:.4} (threshold {:.4}): {}",
+            alarm.job,
+            alarm.node,
+            alarm.threads.len(),
+            alarm.score,
+            alarm.threshold,
+            alarm.explanation.text
         ))?;
+        if !alarm.kinds.is_empty() {
+            print(&format!("    {}", kinds_text(&alarm.kinds)))?;
+        }
     }
     Ok(())
 }

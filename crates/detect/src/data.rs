@@ -1,0 +1,154 @@
+//! Training and validation data of a detector, read from an archive.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use archive::Archive;
+use workload::{Control, JobId, Label, Millis, Set};
+
+use crate::archive_windows::{Reading, period_of};
+use crate::channel::{JobChannel, N_RATES};
+use crate::config::ValidConfig;
+use crate::error::DetectError;
+use crate::sample::Sample;
+use crate::window::{JobFilter, ThreadWindow};
+
+/// A detector is not trained on fewer windows.
+const MIN_WINDOWS: usize = 100;
+/// With fewer windows than this, the stride is reduced.
+const ENOUGH_WINDOWS: usize = 4_000;
+/// Threads that are never busier than this give a detector nothing to learn.
+const IDLE_RATE: f32 = 0.02;
+
+/// What labels say about jobs.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct KnownJobs {
+    kinds: BTreeMap<JobId, String>,
+    anomalous_kinds: BTreeSet<String>,
+}
+
+impl KnownJobs {
+    pub fn new(labels: &[Label]) -> Self {
+        let anomalous = labels.iter().filter(|label| label.is_anomalous());
+        Self {
+            kinds: labels.iter().map(|label| (label.job.clone(), label.kind.clone())).collect(),
+            anomalous_kinds: anomalous.map(|label| label.kind.clone()).collect(),
+        }
+    }
+
+    /// The kind of a job, if it has a label.
+    pub fn kind(&self, job: &JobId) -> Option<&str> {
+        self.kinds.get(job).map(String::as_str)
+    }
+
+    pub fn is_anomalous(&self, kind: &str) -> bool {
+        self.anomalous_kinds.contains(kind)
+    }
+
+    pub fn has_anomalies(&self) -> bool {
+        !self.anomalous_kinds.is_empty()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.kinds.is_empty()
+    }
+}
+
+/// Normal windows to train on and to set thresholds with.
+#[derive(Debug)]
+pub struct TrainingData {
+    pub train: Sample,
+    pub validation: Sample,
+    pub known: KnownJobs,
+    pub period: Millis,
+    pub address: String,
+}
+
+/// Draws samples from an archive.
+pub struct Sampler<'a> {
+    pub archive: &'a Archive,
+    pub config: &'a ValidConfig,
+    pub seed: u64,
+    pub control: Control<'a>,
+}
+
+impl Sampler<'_> {
+    /// The training and the validation sample.
+    pub fn training_data(&self) -> Result<TrainingData, DetectError> {
+        let train = self.sample(Set::Train)?;
+        let validation = self.sample(Set::Validation)?;
+        let busiest =
+            train.windows().map(|window| busy_fraction(window, self.n_channels())).fold(0.0, f32::max);
+        let address = self.archive.address().to_owned();
+        if busiest < IDLE_RATE {
+            return Err(DetectError::Idle { address, percent: busiest * 100.0 });
+        }
+        let known = KnownJobs::new(&self.archive.labels()?);
+        Ok(TrainingData { train, validation, known, period: period_of(self.archive)?, address })
+    }
+
+    fn n_channels(&self) -> usize {
+        N_RATES + self.config.channels.len()
+    }
+
+    /// The sample of one set.
+    pub fn sample(&self, set: Set) -> Result<Sample, DetectError> {
+        let (config, period) = (self.config, period_of(self.archive)?);
+        let filter = JobFilter::of_set(self.archive, &self.archive.labels()?, set)?;
+        // Windows for validation and testing do not overlap, if there are enough.
+        let mut stride = if set == Set::Train { config.stride } else { config.window };
+        let sample = loop {
+            let draw = Draw { filter: &filter, channels: &config.channels, period, stride };
+            let sample = self.draw(&draw, config.max_windows)?;
+            if sample.n_available >= ENOUGH_WINDOWS || stride == 1 {
+                break sample;
+            }
+            stride = (stride / 5).max(1);
+        };
+        let n_windows = sample.n_windows();
+        if n_windows >= MIN_WINDOWS {
+            return Ok(sample);
+        }
+        let address = self.archive.address().to_owned();
+        if let Some(channel) = self.missing_channel(&filter, period)? {
+            return Err(DetectError::MissingChannel { address, channel: channel.name() });
+        }
+        let seconds = config.window as f64 * period.as_seconds();
+        Err(DetectError::TooFew { address, set, n_windows, seconds, needed: MIN_WINDOWS })
+    }
+
+    /// A configured channel that no window has, although there are windows without it.
+    fn missing_channel(&self, filter: &JobFilter, period: Millis) -> Result<Option<JobChannel>, DetectError> {
+        let has_windows = |channels: &[JobChannel]| -> Result<bool, DetectError> {
+            let draw = Draw { filter, channels, period, stride: self.config.stride };
+            Ok(self.draw(&draw, 1)?.n_available > 0)
+        };
+        for channel in &self.config.channels {
+            if !has_windows(&[*channel])? && has_windows(&[])? {
+                return Ok(Some(*channel));
+            }
+        }
+        Ok(None)
+    }
+
+    fn draw(&self, draw: &Draw<'_>, max_windows: usize) -> Result<Sample, DetectError> {
+        let mut spec = self.config.window_spec(draw.period, draw.stride);
+        spec.job_channels = draw.channels.to_vec();
+        let reading =
+            Reading { archive: self.archive, filter: draw.filter, spec: &spec, control: self.control };
+        Sample::draw(&reading, max_windows, self.seed)
+    }
+}
+
+/// One way to cut windows.
+struct Draw<'a> {
+    filter: &'a JobFilter,
+    channels: &'a [JobChannel],
+    period: Millis,
+    stride: usize,
+}
+
+fn busy_fraction(thread: &ThreadWindow, n_channels: usize) -> f32 {
+    let steps = thread.values.chunks_exact(n_channels);
+    let n_steps = steps.len() as f32;
+    steps.map(|step| 1.0 - step[N_RATES - 1]).sum::<f32>() / n_steps
+}

@@ -1,0 +1,248 @@
+//! The deviations of a batch pooled by job, node and cluster, and their distributions when all is normal.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use learn::artifact::Tensors;
+use learn::mixture::Mixture;
+use rayon::prelude::*;
+use workload::JobId;
+
+use super::group::{GroupDeviation, Pool};
+use super::p_value::NormalDistances;
+use crate::detector::Level;
+use crate::window::WindowBatch;
+
+const N_LEVELS: usize = Level::ALL.len();
+/// With fewer jobs, a common deviation of a node or cluster cannot be separated from that of one job.
+const MIN_JOBS: usize = 5;
+/// The common variance of groups is inflated by `1 + INFLATION / n_jobs`.
+const INFLATION: f64 = 8.0;
+
+/// The names under which levels are stored.
+const fn stored_name(level: Level) -> &'static str {
+    match level {
+        Level::Reconstruction => "restored",
+        _ => level.name(),
+    }
+}
+
+/// The deviations of the windows of a batch, and the mean deviations of its jobs on each node.
+pub struct Pooled {
+    /// The job of each window.
+    owners: Vec<JobId>,
+    /// The deviation of each window.
+    deviations: Vec<Vec<f64>>,
+    /// The mixture component of each window.
+    pub components: Vec<usize>,
+    /// The windows of each job on each node.
+    windows_of_job: Vec<Range<usize>>,
+    /// The mean deviation of each job on each node.
+    jobs: Vec<Vec<f64>>,
+    /// The jobs of each node, as ranges of `jobs`.
+    jobs_of_node: Vec<Range<usize>>,
+}
+
+/// The windows that a level compares.
+pub struct Compared {
+    pub observed: Range<usize>,
+    /// Only for [`Level::Peers`]: the other threads of the job.
+    pub peers: Vec<usize>,
+}
+
+impl Pooled {
+    pub fn new(batch: &WindowBatch, described: &[Vec<f32>], mixture: &Mixture) -> Self {
+        let (deviations, components): (Vec<Vec<f64>>, Vec<usize>) = described
+            .par_iter()
+            .map(|row| {
+                let belonging = mixture.belonging(row);
+                (belonging.deviation, belonging.group)
+            })
+            .unzip();
+        let windows_of_job = batch.jobs();
+        let jobs =
+            windows_of_job.iter().map(|windows| Pool::Mean.pool(&deviations[windows.clone()])).collect();
+        let mut jobs_of_node = Vec::new();
+        let mut first = 0;
+        for node in batch.nodes() {
+            let n_jobs = windows_of_job.iter().filter(|job| node.contains(&job.start)).count();
+            jobs_of_node.push(first..first + n_jobs);
+            first += n_jobs;
+        }
+        let owners = batch.threads().iter().map(|thread| thread.job.clone()).collect();
+        Self { owners, deviations, components, windows_of_job, jobs, jobs_of_node }
+    }
+
+    fn by_job(&self) -> Vec<Vec<Vec<f64>>> {
+        self.windows_of_job.iter().map(|windows| self.deviations[windows.clone()].to_vec()).collect()
+    }
+
+    fn by_node(&self) -> Vec<Vec<Vec<f64>>> {
+        self.jobs_of_node.iter().map(|jobs| self.jobs[jobs.clone()].to_vec()).collect()
+    }
+
+    /// The job of a window, and the node of that job, as indices.
+    fn job_and_node_of(&self, window: usize) -> (usize, usize) {
+        let job = self.windows_of_job.partition_point(|windows| windows.end <= window);
+        (job, self.jobs_of_node.partition_point(|jobs| jobs.end <= job))
+    }
+
+    /// The windows that a level looks at to judge one window.
+    pub fn compared(&self, level: Level, window: usize) -> Compared {
+        let (job, node) = self.job_and_node_of(window);
+        let of_job = self.windows_of_job[job].clone();
+        let of_node = || {
+            let jobs = &self.jobs_of_node[node];
+            self.windows_of_job[jobs.start].start..self.windows_of_job[jobs.end - 1].end
+        };
+        let observed = match level {
+            Level::Reconstruction | Level::Thread | Level::Peers => window..window + 1,
+            Level::Job => of_job.clone(),
+            Level::Node => of_node(),
+            Level::Cluster => 0..self.deviations.len(),
+        };
+        let peers = if level == Level::Peers {
+            of_job.filter(|other| *other != window).collect()
+        } else {
+            Vec::new()
+        };
+        Compared { observed, peers }
+    }
+}
+
+/// The normal distributions of pooled deviations, and of distances at each level.
+#[derive(Debug, Clone)]
+pub struct Levels {
+    job: GroupDeviation,
+    node: GroupDeviation,
+    cluster: GroupDeviation,
+    /// In the order of [`Level::ALL`].
+    distances: Vec<NormalDistances>,
+}
+
+impl Levels {
+    pub fn fit(train: &[Pooled], validation: &[Pooled], size: usize) -> Self {
+        let jobs: BTreeSet<&JobId> = validation.iter().flat_map(|pooled| &pooled.owners).collect();
+        let inflation = 1.0 + INFLATION / jobs.len().max(1) as f64;
+        let fit = |groups: &dyn Fn(&Pooled) -> Vec<Vec<Vec<f64>>>, pool| {
+            let all = |pooled: &[Pooled]| -> Vec<Vec<Vec<f64>>> { pooled.iter().flat_map(groups).collect() };
+            GroupDeviation::fit(&all(train), &all(validation), size, pool, inflation)
+        };
+        let mut levels = Self {
+            job: fit(&Pooled::by_job, Pool::Mean),
+            node: fit(&Pooled::by_node, Pool::Median),
+            cluster: fit(&|pooled: &Pooled| vec![pooled.jobs.clone()], Pool::Median),
+            distances: Vec::new(),
+        };
+        // Distances come from validation jobs, which the mixture was not fitted to.
+        let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
+        for window in validation.iter().flat_map(|pooled| levels.distances(pooled)) {
+            for (all, distance) in distances.iter_mut().zip(window) {
+                all.push(distance);
+            }
+        }
+        let n_windows = distances[0].len();
+        let count = |groups: &dyn Fn(&Pooled) -> usize| validation.iter().map(groups).sum::<usize>();
+        let n_independent = [
+            n_windows,
+            n_windows,
+            n_windows,
+            count(&|pooled| pooled.windows_of_job.len()),
+            count(&|pooled| pooled.jobs_of_node.len()),
+            validation.len(),
+        ];
+        let all = distances.into_iter().zip(n_independent);
+        levels.distances =
+            all.map(|(distances, n_independent)| NormalDistances::fit(distances, n_independent)).collect();
+        levels
+    }
+
+    pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
+        let group = |name: &str, pool| GroupDeviation::from_tensor(tensors.get(name)?, pool);
+        let mut distances = Vec::new();
+        for level in Level::ALL {
+            distances.push(match tensors.get(&format!("surprise.{}", stored_name(level))) {
+                Some(tensor) => NormalDistances::from_tensor(tensor)?,
+                // The first models did not have this level.
+                None if level == Level::Reconstruction => NormalDistances::uninformative(),
+                None => return None,
+            });
+        }
+        Some(Self {
+            job: group("level.job", Pool::Mean)?,
+            node: group("level.node", Pool::Median)?,
+            cluster: group("level.cluster", Pool::Median)?,
+            distances,
+        })
+    }
+
+    pub fn tensors(&self) -> Tensors {
+        let groups = [("job", &self.job), ("node", &self.node), ("cluster", &self.cluster)]
+            .map(|(name, group)| (format!("level.{name}"), group.to_tensor()));
+        let distances = Level::ALL
+            .into_iter()
+            .zip(&self.distances)
+            .map(|(level, distances)| (format!("surprise.{}", stored_name(level)), distances.to_tensor()));
+        groups.into_iter().chain(distances).collect()
+    }
+
+    /// For each window, −log10 p of the least likely level, and that level.
+    pub fn scores(&self, pooled: &Pooled) -> Vec<(f64, Level)> {
+        let least_likely = |distances: [f64; N_LEVELS]| {
+            let scores =
+                distances.iter().zip(&self.distances).map(|(distance, of)| of.minus_log10_p(*distance));
+            let scores = scores.zip(Level::ALL);
+            scores.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Level::Reconstruction))
+        };
+        self.distances(pooled).into_iter().map(least_likely).collect()
+    }
+
+    /// The deviation along each feature that a level judges a window by, in standard deviations.
+    pub fn z_scores(&self, level: Level, pooled: &Pooled, window: usize) -> Vec<f64> {
+        let (job, node) = pooled.job_and_node_of(window);
+        let of_job = pooled.windows_of_job[job].clone();
+        match level {
+            Level::Reconstruction | Level::Thread => pooled.deviations[window].clone(),
+            Level::Peers => {
+                self.job.z_scores_from_peers(&pooled.deviations[of_job.clone()], window - of_job.start)
+            }
+            Level::Job => self.job.z_scores(&pooled.deviations[of_job]),
+            Level::Node => self.node.z_scores(&pooled.jobs[pooled.jobs_of_node[node].clone()]),
+            Level::Cluster => self.cluster.z_scores(&pooled.jobs),
+        }
+    }
+
+    /// The distance of each window from normal on every level, in the order of [`Level::ALL`].
+    fn distances(&self, pooled: &Pooled) -> Vec<[f64; N_LEVELS]> {
+        let mut distances = vec![[0.0; N_LEVELS]; pooled.deviations.len()];
+        for (distances, deviation) in distances.iter_mut().zip(&pooled.deviations) {
+            // Whitened deviations are independent of those before them, so the last one is how much larger the
+            // reconstruction error is than the features explain.
+            distances[0] = deviation.last().map_or(0.0, |excess| excess.max(0.0).powi(2));
+            distances[1] = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
+        }
+        let of_cluster = shared_distances(&self.cluster, &pooled.jobs);
+        for jobs in &pooled.jobs_of_node {
+            let of_node = shared_distances(&self.node, &pooled.jobs[jobs.clone()]);
+            for (job, of_node) in jobs.clone().zip(of_node) {
+                let windows = pooled.windows_of_job[job].clone();
+                let deviations = &pooled.deviations[windows.clone()];
+                let of_job = self.job.distance(deviations);
+                for window in windows.clone() {
+                    let of_peers = self.job.distance_from_peers(deviations, window - windows.start);
+                    distances[window][2..].copy_from_slice(&[of_peers, of_job, of_node, of_cluster[job]]);
+                }
+            }
+        }
+        distances
+    }
+}
+
+/// The common distance of several jobs, weighted by how much each job takes part; zero with too few jobs.
+fn shared_distances(group: &GroupDeviation, jobs: &[Vec<f64>]) -> Vec<f64> {
+    if jobs.len() < MIN_JOBS {
+        return vec![0.0; jobs.len()];
+    }
+    let distance = group.distance(jobs);
+    group.participation(jobs).into_iter().map(|part| part * distance).collect()
+}

@@ -1,0 +1,344 @@
+//! Classifies windows by kind of job: each labelled kind is a region of the embedding space, with calibrated confidence.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use archive::Archive;
+use learn::moments::{deviation, mean};
+use serde::Serialize;
+use workload::{Control, JobId};
+
+use crate::archive_windows::Reading;
+use crate::data::KnownJobs;
+use crate::detector::Finding;
+use crate::trained::TrainedDetector;
+use crate::window::JobFilter;
+
+/// A kind with fewer windows has no region.
+const MIN_WINDOWS: usize = 10;
+/// The fraction of a kind's windows that its region contains.
+const REGION_FRACTION: f64 = 0.95;
+/// The softmax temperatures that are tried; the one with the lowest held-out cross entropy is used.
+const TEMPERATURES: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// Folds of whole jobs for cross-validation.
+const N_FOLDS: usize = 5;
+/// Bins of confidence in which it is compared with accuracy.
+const N_BINS: usize = 10;
+
+/// The features of one window of a labelled job.
+#[derive(Debug, Clone)]
+pub struct LabelledPoint {
+    pub kind: String,
+    pub job: JobId,
+    pub features: Vec<f64>,
+}
+
+impl LabelledPoint {
+    pub fn new(kind: &str, job: &JobId, finding: &Finding) -> Self {
+        Self { kind: kind.to_owned(), job: job.clone(), features: features_of(finding) }
+    }
+
+    /// The points of the labelled jobs of an archive, from windows that overlap by half.
+    pub fn of_archive(
+        detector: &TrainedDetector,
+        archive: &Archive,
+        control: Control<'_>,
+    ) -> archive::Result<Vec<Self>> {
+        let known = KnownJobs::new(&archive.labels()?);
+        let mut points = Vec::new();
+        if known.is_empty() {
+            return Ok(points);
+        }
+        let spec = detector.window_spec((detector.config.window / 2).max(1));
+        let reading = Reading { archive, filter: &JobFilter::All, spec: &spec, control };
+        reading.for_each_batch::<archive::Error>(|batch| {
+            let batch = batch.filtered(|thread| known.kind(&thread.job).is_some());
+            for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
+                if let Some(kind) = known.kind(&thread.job) {
+                    points.push(Self::new(kind, &thread.job, &finding));
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(points)
+    }
+}
+
+/// The features that kinds are classified by: the embedding, and the logarithm of each channel's error.
+pub fn features_of(finding: &Finding) -> Vec<f64> {
+    let errors = finding.errors.iter().map(|error| (error + 1e-5).log10());
+    finding.embedding.iter().map(|value| f64::from(*value)).chain(errors).collect()
+}
+
+/// The distribution of the windows of one kind.
+#[derive(Debug, Clone, PartialEq)]
+struct Region {
+    kind: String,
+    centre: Vec<f64>,
+    std_devs: Vec<f64>,
+    /// The distance that contains [`REGION_FRACTION`] of its windows.
+    radius: f64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct KindClassifier {
+    regions: Vec<Region>,
+    temperature: f64,
+    /// Absent if every kind has too few jobs to hold one out.
+    pub reliability: Option<Reliability>,
+}
+
+/// The quality of the classification on held-out jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reliability {
+    /// How often the most likely kind is the right one.
+    pub accuracy: f64,
+    /// The accuracy of always answering the most common kind.
+    pub majority: f64,
+    /// The mean confidence in the most likely kind.
+    pub confidence: f64,
+    /// The expected calibration error: the mean difference of confidence and accuracy over bins of confidence.
+    pub calibration_error: f64,
+}
+
+/// A known kind that a window may be of.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct KindMatch {
+    pub kind: String,
+    /// The probability of this kind if the window is of a known kind; sums to one over kinds.
+    pub confidence: f64,
+    /// The distance from the centre of the region, relative to its radius.
+    pub distance: f64,
+    /// Whether the window is inside the region.
+    pub is_inside: bool,
+}
+
+impl KindClassifier {
+    /// `None` if no kind has enough windows.
+    pub fn fit<'a>(points: impl IntoIterator<Item = &'a LabelledPoint>) -> Option<Self> {
+        let points: Vec<&LabelledPoint> = points.into_iter().collect();
+        let regions = regions(&points);
+        if regions.is_empty() {
+            return None;
+        }
+        let held_out = cross_validate(&points);
+        let temperature = best_temperature(held_out.iter());
+        Some(Self { regions, temperature, reliability: Reliability::of(&held_out) })
+    }
+
+    /// A classifier for windows of one job, fitted to the points of all other jobs.
+    pub fn without_job(points: &[LabelledPoint], job: &JobId) -> Option<Self> {
+        Self::fit(points.iter().filter(|point| point.job != *job))
+    }
+
+    /// All known kinds, the most likely first.
+    pub fn classify(&self, finding: &Finding) -> Vec<KindMatch> {
+        self.classify_features(&features_of(finding))
+    }
+
+    fn classify_features(&self, features: &[f64]) -> Vec<KindMatch> {
+        let distances: Vec<f64> =
+            self.regions.iter().map(|region| region.squared_distance(features)).collect();
+        let confidences = confidences(&distances, self.temperature);
+        let mut found: Vec<KindMatch> = Vec::new();
+        for (region, (squared, confidence)) in self.regions.iter().zip(distances.iter().zip(confidences)) {
+            let distance = squared.sqrt() / region.radius.max(f64::MIN_POSITIVE);
+            let is_inside = squared.sqrt() <= region.radius;
+            found.push(KindMatch { kind: region.kind.clone(), confidence, distance, is_inside });
+        }
+        found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        found
+    }
+
+    pub fn kinds(&self) -> Vec<&str> {
+        self.regions.iter().map(|region| region.kind.as_str()).collect()
+    }
+}
+
+/// A bin of the reliability diagram.
+#[derive(Debug, Clone, Copy, Default)]
+struct Bin {
+    n_right: usize,
+    confidence: f64,
+}
+
+impl Reliability {
+    fn of(held_out: &[HeldOut]) -> Option<Self> {
+        let mut bins = [Bin::default(); N_BINS];
+        let mut by_kind: BTreeMap<&str, usize> = BTreeMap::new();
+        for fold in 0..N_FOLDS {
+            // The temperature of a fold is chosen without it.
+            let temperature = best_temperature(held_out.iter().filter(|one| one.fold != fold));
+            for one in held_out.iter().filter(|one| one.fold == fold) {
+                let confidences = confidences(&one.distances, temperature);
+                let nearest = nearest(&one.distances);
+                let bin = ((confidences[nearest] * N_BINS as f64) as usize).min(N_BINS - 1);
+                bins[bin].n_right += usize::from(nearest == one.truth);
+                bins[bin].confidence += confidences[nearest];
+                *by_kind.entry(&one.kind).or_default() += 1;
+            }
+        }
+        let fraction = |count: f64| count / held_out.len() as f64;
+        Some(Self {
+            majority: fraction(by_kind.into_values().max()? as f64),
+            accuracy: fraction(bins.iter().map(|bin| bin.n_right as f64).sum()),
+            confidence: fraction(bins.iter().map(|bin| bin.confidence).sum()),
+            calibration_error: fraction(
+                bins.iter().map(|bin| (bin.n_right as f64 - bin.confidence).abs()).sum(),
+            ),
+        })
+    }
+}
+
+impl Region {
+    fn fit(kind: &str, points: &[&[f64]]) -> Self {
+        let size = points[0].len();
+        let column = |axis: usize| -> Vec<f64> { points.iter().map(|point| point[axis]).collect() };
+        let centre: Vec<f64> = (0..size).map(|axis| mean(&column(axis))).collect();
+        let std_devs = (0..size).map(|axis| deviation(&column(axis)).max(1e-3)).collect();
+        let mut region = Self { kind: kind.to_owned(), centre, std_devs, radius: 0.0 };
+        let mut distances: Vec<f64> =
+            points.iter().map(|point| region.squared_distance(point).sqrt()).collect();
+        distances.sort_by(f64::total_cmp);
+        region.radius = distances[((distances.len() - 1) as f64 * REGION_FRACTION) as usize];
+        region
+    }
+
+    /// The mean squared z-score over all dimensions.
+    fn squared_distance(&self, point: &[f64]) -> f64 {
+        let terms = point.iter().zip(&self.centre).zip(&self.std_devs);
+        terms.map(|((value, centre), std_dev)| ((value - centre) / std_dev).powi(2)).sum::<f64>()
+            / point.len() as f64
+    }
+}
+
+fn regions(points: &[&LabelledPoint]) -> Vec<Region> {
+    let mut by_kind: BTreeMap<&str, Vec<&[f64]>> = BTreeMap::new();
+    for point in points {
+        by_kind.entry(&point.kind).or_default().push(&point.features);
+    }
+    let enough = by_kind.into_iter().filter(|(_, points)| points.len() >= MIN_WINDOWS);
+    enough.map(|(kind, points)| Region::fit(kind, &points)).collect()
+}
+
+/// Softmax of negative squared distances.
+fn confidences(distances: &[f64], temperature: f64) -> Vec<f64> {
+    let least = distances.iter().copied().fold(f64::MAX, f64::min);
+    let weights: Vec<f64> =
+        distances.iter().map(|distance| (-(distance - least) / temperature).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    weights.into_iter().map(|weight| weight / total).collect()
+}
+
+fn nearest(distances: &[f64]) -> usize {
+    let all = distances.iter().enumerate();
+    all.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(index, _)| index)
+}
+
+/// The temperature with the lowest cross entropy; one without held-out windows.
+fn best_temperature<'a>(held_out: impl Iterator<Item = &'a HeldOut> + Clone) -> f64 {
+    if held_out.clone().next().is_none() {
+        return 1.0;
+    }
+    let loss = |temperature: f64| -> f64 {
+        held_out.clone().map(|one| -confidences(&one.distances, temperature)[one.truth].max(1e-9).ln()).sum()
+    };
+    TEMPERATURES.into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b))).unwrap_or(1.0)
+}
+
+/// A window of a held-out job.
+struct HeldOut {
+    fold: usize,
+    kind: String,
+    /// The squared distances from regions fitted without its fold.
+    distances: Vec<f64>,
+    /// The index of its kind among them.
+    truth: usize,
+}
+
+/// Cross-validation over whole jobs: each window whose kind also has a job in another fold.
+fn cross_validate(points: &[&LabelledPoint]) -> Vec<HeldOut> {
+    let mut jobs: Vec<&JobId> = points.iter().map(|point| &point.job).collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    let mut found = Vec::new();
+    for fold in 0..N_FOLDS {
+        let is_held_out = |point: &LabelledPoint| {
+            jobs.binary_search(&&point.job).is_ok_and(|index| index % N_FOLDS == fold)
+        };
+        let (held_out, kept): (Vec<&LabelledPoint>, Vec<&LabelledPoint>) =
+            points.iter().partition(|point| is_held_out(point));
+        let regions = regions(&kept);
+        for point in held_out {
+            if let Some(truth) = regions.iter().position(|region| region.kind == point.kind) {
+                let distances =
+                    regions.iter().map(|region| region.squared_distance(&point.features)).collect();
+                found.push(HeldOut { fold, kind: point.kind.clone(), distances, truth });
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn points() -> Vec<LabelledPoint> {
+        let point = |index: usize| {
+            let kind = ["np", "bad-io"][index % 2];
+            let noise = (index as f64 * 0.618).fract() - 0.5;
+            let job = JobId::new(format!("{kind}-{}", index % 12)).unwrap();
+            let features = vec![(index % 2) as f64 * 3.0 + noise, noise];
+            LabelledPoint { kind: kind.into(), job, features }
+        };
+        (0..200).map(point).collect()
+    }
+
+    #[test]
+    fn a_window_gets_the_kind_whose_region_it_is_in() {
+        let classifier = KindClassifier::fit(&points()).unwrap();
+        let reliability = classifier.reliability.unwrap();
+        assert!(reliability.accuracy > 0.95 && reliability.majority == 0.5, "{reliability:?}");
+        assert!(reliability.calibration_error < 0.05, "{reliability:?}");
+        let found = classifier.classify_features(&[3.1, 0.1]);
+        assert!(found[0].kind == "bad-io" && found[0].confidence > 0.9 && found[0].is_inside, "{found:?}");
+        assert!(found[0].distance < 1.0 && found[1].distance > 1.0 && !found[1].is_inside);
+        assert!((found.iter().map(|one| one.confidence).sum::<f64>() - 1.0).abs() < 1e-9);
+        let far = classifier.classify_features(&[30.0, 9.0]);
+        assert!(far.iter().all(|one| !one.is_inside), "an unknown kind is inside no region");
+    }
+
+    #[test]
+    fn a_job_does_not_vouch_for_itself() {
+        let mut points = points();
+        let own = JobId::new("lonely").unwrap();
+        for index in 0..20 {
+            let features = vec![-5.0 + 0.01 * f64::from(index), 4.0];
+            points.push(LabelledPoint { kind: "leak".into(), job: own.clone(), features });
+        }
+        let with = KindClassifier::fit(&points).unwrap();
+        assert_eq!(with.classify_features(&[-4.9, 4.0])[0].kind, "leak");
+        let without = KindClassifier::without_job(&points, &own).unwrap();
+        assert!(!without.kinds().contains(&"leak"));
+        assert!(without.classify_features(&[-4.9, 4.0]).iter().all(|one| !one.is_inside));
+    }
+
+    #[test]
+    fn where_kinds_overlap_confidence_matches_accuracy() {
+        let mut mixed = points();
+        for (index, point) in mixed.iter_mut().enumerate() {
+            point.features = [0.618, 0.414].map(|step| (index as f64 * step).fract() * 2.0).to_vec();
+            point.features[0] += if point.kind == "np" { 0.7 } else { 0.0 };
+        }
+        let reliability = KindClassifier::fit(&mixed).unwrap().reliability.unwrap();
+        assert!((0.6..0.9).contains(&reliability.accuracy), "{reliability:?}");
+        assert!((reliability.confidence - reliability.accuracy).abs() < 0.1, "{reliability:?}");
+    }
+
+    #[test]
+    fn without_labelled_windows_there_is_no_classifier() {
+        assert_eq!(KindClassifier::fit(&[]), None);
+        assert_eq!(KindClassifier::fit(&points()[..4]), None);
+    }
+}

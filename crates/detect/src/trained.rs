@@ -1,0 +1,186 @@
+//! A trained detector: its weights, thresholds and origin, in memory and on disk.
+
+use std::path::Path;
+
+use archive::Archive;
+use learn::artifact::{Artifact, ArtifactError};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use workload::Millis;
+
+use crate::archive_windows::period_of;
+use crate::autoencoder::net::{Net, Shape};
+use crate::autoencoder::{Autoencoder, GraphScope};
+use crate::channel::{N_RATES, names};
+use crate::config::{DetectorConfig, ValidConfig};
+use crate::detector::{Detector, DetectorKind, Finding};
+use crate::error::DetectError;
+use crate::explain::Explanation;
+use crate::hierarchy::Hierarchy;
+use crate::nearest::Nearest;
+use crate::pca::Components;
+use crate::threshold::Thresholds;
+use crate::variational::Variational;
+use crate::window::{WindowBatch, WindowSpec};
+
+/// The prefix of the kind of an artifact.
+const ARTIFACT_KIND: &str = "threads/";
+
+/// What a detector was trained on, and its error on validation data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// The address of the archive.
+    pub archive: String,
+    pub seed: u64,
+    /// The number of training windows.
+    pub n_windows: usize,
+    /// The number of windows they were sampled from.
+    #[serde(alias = "n_seen")]
+    pub n_available: usize,
+    /// The mean reconstruction error on validation data.
+    pub validation_error: f64,
+}
+
+/// A detector with its thresholds.
+pub struct TrainedDetector {
+    pub kind: DetectorKind,
+    pub config: ValidConfig,
+    /// The sampling period of the training data.
+    pub period: Millis,
+    pub thresholds: Thresholds,
+    pub origin: Origin,
+    pub(crate) detector: Box<dyn Detector>,
+}
+
+/// The manifest's description of a detector.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Body {
+    #[serde(rename = "model")]
+    kind: DetectorKind,
+    config: DetectorConfig,
+    period_ms: i64,
+    channels: Vec<String>,
+    thresholds: Thresholds,
+    origin: Origin,
+}
+
+impl TrainedDetector {
+    /// One finding for each window of a batch.
+    pub fn examine(&self, batch: &WindowBatch) -> Vec<Finding> {
+        self.detector.examine(batch)
+    }
+
+    /// Explains some windows of a batch, given the findings of the whole batch.
+    pub fn explain(&self, batch: &WindowBatch, findings: &[Finding], windows: &[usize]) -> Vec<Explanation> {
+        self.detector.explain(batch, findings, windows, &self.window_spec(1))
+    }
+
+    /// The windows it expects, one every `stride` steps.
+    pub fn window_spec(&self, stride: usize) -> WindowSpec {
+        self.config.window_spec(self.period, stride)
+    }
+
+    /// The length of a window in seconds.
+    pub fn window_seconds(&self) -> f64 {
+        self.window_spec(1).length().as_seconds()
+    }
+
+    /// The number of dimensions of its embeddings.
+    pub fn n_embedding(&self) -> usize {
+        self.config.net.n_latent
+    }
+
+    /// The number of fitted parameters.
+    pub fn n_weights(&self) -> usize {
+        self.detector.tensors().values().map(|tensor| tensor.values.len()).sum()
+    }
+
+    /// The names of its channels.
+    pub fn channels(&self) -> Vec<&'static str> {
+        names(&self.config.channels)
+    }
+
+    pub fn to_artifact(&self) -> Artifact {
+        let body = Body {
+            kind: self.kind,
+            config: (*self.config).clone(),
+            period_ms: self.period.0,
+            channels: self.channels().into_iter().map(str::to_owned).collect(),
+            thresholds: self.thresholds.clone(),
+            origin: self.origin.clone(),
+        };
+        let kind = format!("{ARTIFACT_KIND}{}", self.kind.name());
+        Artifact { kind, body: json!(body), tensors: self.detector.tensors() }
+    }
+
+    /// Writes the model to a directory; a model that is there is replaced atomically.
+    pub fn write(&self, dir: &Path) -> Result<(), DetectError> {
+        Ok(self.to_artifact().write(dir)?)
+    }
+
+    pub fn read(dir: &Path) -> Result<Self, DetectError> {
+        let artifact = Artifact::read(dir, ARTIFACT_KIND)?;
+        let damaged = |reason: String| ArtifactError::damaged(dir, reason);
+        let body: Body = serde_json::from_value(artifact.body).map_err(|error| damaged(error.to_string()))?;
+        let Body { kind, config, period_ms, channels, thresholds, origin } = body;
+        let config = config.validate().map_err(|error| damaged(error.to_string()))?;
+        if channels != names(&config.channels) {
+            return Err(damaged(format!("it is for the channels {}", channels.join(", "))).into());
+        }
+        let tensors = &artifact.tensors;
+        let mismatched =
+            || damaged(format!("its weights are not those of a detector of kind {}", kind.name()));
+        let network = || {
+            let mut net = new_net(kind, &config, 0);
+            net.parameters.load(tensors).map_err(|error| damaged(error.to_string()))?;
+            Ok::<_, ArtifactError>(net)
+        };
+        let detector: Box<dyn Detector> = match kind {
+            DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
+                Box::new(Autoencoder { net: network()?, scope: scope_of(kind) })
+            }
+            DetectorKind::Vae => Box::new(Variational { net: network()? }),
+            DetectorKind::Hierarchy => {
+                let base = Autoencoder { net: network()?, scope: GraphScope::Thread };
+                Box::new(Hierarchy::from_tensors(base, tensors).ok_or_else(mismatched)?)
+            }
+            DetectorKind::Pca => Box::new(Components::from_tensors(tensors).ok_or_else(mismatched)?),
+            DetectorKind::Nearest => Box::new(Nearest::from_tensors(tensors).ok_or_else(mismatched)?),
+        };
+        Ok(Self { kind, config, period: Millis(period_ms), thresholds, origin, detector })
+    }
+
+    /// Checks that an archive was sampled as often as the training data.
+    pub fn check_period(&self, archive: &Archive) -> Result<(), DetectError> {
+        let found = period_of(archive)?;
+        if found == self.period {
+            return Ok(());
+        }
+        Err(DetectError::Period {
+            address: archive.address().to_owned(),
+            found: found.as_seconds(),
+            expected: self.period.as_seconds(),
+        })
+    }
+}
+
+/// Which threads exchange messages in a detector's network.
+pub(crate) fn scope_of(kind: DetectorKind) -> GraphScope {
+    match kind {
+        DetectorKind::NodeGnn => GraphScope::Node,
+        DetectorKind::JobGnn => GraphScope::Job,
+        _ => GraphScope::Thread,
+    }
+}
+
+pub(crate) fn new_net(kind: DetectorKind, config: &DetectorConfig, seed: u64) -> Net {
+    let shape = Shape {
+        n_steps: config.window,
+        n_channels: N_RATES + config.channels.len(),
+        has_graph: scope_of(kind) != GraphScope::Thread,
+        is_variational: kind == DetectorKind::Vae,
+    };
+    Net::new(&config.net, shape, seed)
+}
