@@ -14,14 +14,14 @@ use detect::autoencoder::{Autoencoder, GraphScope};
 use detect::{Detector, ThreadWindow, WindowBatch};
 use learn::Matrix;
 use learn::nn::adam::Adam;
-use learn::nn::gemm::{Into, View, multiply};
+use learn::nn::gemm::{Accumulate, View, multiply};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use learn::nn::train::{Objective, gradients_of};
 use learn::umap::{Umap, UmapSettings};
 use rayon::prelude::*;
 use serde_json::json;
-use workload::{Cpu, JobId, NodeName, Timestamp};
+use workload::{Cpu, JobId, NodeName, Stop, Stopped, Timestamp};
 
 const N_STEPS: usize = 100;
 const N_CHANNELS: usize = 4;
@@ -71,8 +71,8 @@ impl Objective for Training {
         loss(&self.net, tape, inputs, Weights { scale, divergence: 0.0 }, noise(seed))
     }
 
-    fn validation(&self, _: &Parameters) -> f64 {
-        0.0
+    fn validation(&self, _: &Parameters, _: &Stop) -> Result<f64, Stopped> {
+        Ok(0.0)
     }
 }
 
@@ -124,7 +124,7 @@ fn sgemm(seconds: f64) -> f64 {
         (0..n_threads).into_par_iter().for_each(|_| {
             let mut out = vec![0.0; SGEMM * SGEMM];
             let view = View::rows(&factors, SGEMM);
-            multiply([SGEMM; 3], &mut out, SGEMM, Into::Replace, view, view);
+            multiply([SGEMM; 3], &mut out, SGEMM, Accumulate::Overwrite, view, view);
             std::hint::black_box(out);
         });
         n_threads

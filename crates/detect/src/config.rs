@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use learn::nn::train::TrainSettings;
+use learn::nn::train::{TrainSettings, TrainSettingsError};
 use serde::{Deserialize, Serialize};
 use workload::Millis;
 
@@ -52,7 +52,7 @@ impl Default for DetectorConfig {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{0}")]
     Syntax(String),
@@ -62,8 +62,8 @@ pub enum ConfigError {
     TooShort { window: usize, n_blocks: usize },
     #[error("{0} must be at least 1")]
     Zero(&'static str),
-    #[error("{0} must be a number greater than 0")]
-    NotPositive(&'static str),
+    #[error("train.{0}")]
+    Train(#[from] TrainSettingsError),
     #[error("net.kernel must be odd")]
     EvenKernel,
     #[error("false_alarm_rate must be between 0 and 0.5")]
@@ -101,18 +101,11 @@ impl DetectorConfig {
             ("net.n_hidden", net.n_hidden),
             ("net.n_latent", net.n_latent),
             ("net.n_graph_hidden", net.n_graph_hidden),
-            ("train.n_epochs", self.train.n_epochs),
-            ("train.batch", self.train.batch),
-            ("train.patience", self.train.patience),
         ];
         if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
             return Err(ConfigError::Zero(name));
         }
-        let sizes =
-            [("train.rate", self.train.rate), ("train.longest_gradient", self.train.longest_gradient)];
-        if let Some((name, _)) = sizes.iter().find(|(_, size)| !(size.is_finite() && *size > 0.0)) {
-            return Err(ConfigError::NotPositive(name));
-        }
+        self.train.clone().check()?;
         let n_blocks = net.widths.len();
         if self.window >> n_blocks == 0 {
             return Err(ConfigError::TooShort { window: self.window, n_blocks });
@@ -148,9 +141,9 @@ mod tests {
         assert!(rejected("false_alarm_rate = 0").contains("between"));
         assert!(rejected("[net]\nkernel = 4").contains("odd"));
         assert!(rejected("channels = [\"memory\", \"memory\"]").contains("twice"));
-        assert!(rejected("[train]\nbatch = 0").contains("train.batch"));
-        assert!(rejected("[train]\nrate = -1.0").contains("train.rate"));
-        assert!(rejected("[train]\nlongest_gradient = 0.0").contains("train.longest_gradient"));
+        assert!(rejected("[train]\nbatch_size = 0").contains("train.batch_size"));
+        assert!(rejected("[train]\nlearning_rate = -1.0").contains("train.learning_rate"));
+        assert!(rejected("[train]\nmax_gradient_norm = 0.0").contains("train.max_gradient_norm"));
         let config = DetectorConfig::from_toml("window = 60\nchannels = [\"io-pressure\"]").unwrap();
         assert_eq!((config.window, config.channels.len()), (60, 1));
     }

@@ -1,5 +1,6 @@
 //! The contract of every detector, on small data of known kinds.
 
+use learn::artifact::Provenance;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -28,8 +29,8 @@ fn unchecked_config() -> DetectorConfig {
     };
     let mut config = DetectorConfig { window: N_STEPS, net, n_neighbours: 200, ..DetectorConfig::default() };
     config.train.n_epochs = 8;
-    config.train.batch = 64;
-    config.train.rate = 3e-3;
+    config.train.batch_size = 64;
+    config.train.learning_rate = 3e-3;
     config
 }
 
@@ -177,9 +178,14 @@ fn one_seed_is_one_model_and_the_stored_model_is_the_same() {
     let folder = tempfile::tempdir().unwrap();
     for kind in DetectorKind::ALL {
         let trained = fit(kind, &data, &config());
-        assert_eq!(trained.to_artifact(), fit(kind, &data, &config()).to_artifact(), "{}", kind.name());
+        assert_eq!(
+            trained.to_artifact(&Provenance::default()).unwrap(),
+            fit(kind, &data, &config()).to_artifact(&Provenance::default()).unwrap(),
+            "{}",
+            kind.name()
+        );
         let path = folder.path().join(kind.name());
-        trained.write(&path).unwrap();
+        trained.write(&path, &Provenance::default()).unwrap();
         let again = TrainedDetector::read(&path).unwrap();
         assert_eq!((again.kind, &again.thresholds), (kind, &trained.thresholds));
         let fresh = faulty(batch(100_000, 4, 3));
@@ -194,7 +200,10 @@ fn training_in_a_pool_of_its_own_gives_the_same_model() {
     let data = data(4);
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let alone = pool.install(|| fit(DetectorKind::Hierarchy, &data, &config()));
-    assert_eq!(alone.to_artifact(), fit(DetectorKind::Hierarchy, &data, &config()).to_artifact());
+    assert_eq!(
+        alone.to_artifact(&Provenance::default()).unwrap(),
+        fit(DetectorKind::Hierarchy, &data, &config()).to_artifact(&Provenance::default()).unwrap()
+    );
 }
 
 #[test]
@@ -275,7 +284,10 @@ fn interrupted_training_continues_as_if_it_had_not_been() {
         }
     });
     assert_eq!(resumed, Some(3));
-    assert_eq!(rest.unwrap().to_artifact(), whole.to_artifact());
+    assert_eq!(
+        rest.unwrap().to_artifact(&Provenance::default()).unwrap(),
+        whole.to_artifact(&Provenance::default()).unwrap()
+    );
 }
 
 #[test]

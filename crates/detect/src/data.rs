@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use archive::Archive;
+use learn::artifact::DataOrigin;
+use sha2::{Digest, Sha256};
 use workload::{Control, JobId, Label, Millis, Set};
 
 use crate::archive_windows::{Reading, period_of};
@@ -10,7 +12,7 @@ use crate::channel::{JobChannel, N_RATES};
 use crate::config::ValidConfig;
 use crate::error::DetectError;
 use crate::sample::Sample;
-use crate::window::{JobFilter, ThreadWindow};
+use crate::window::{JobFilter, ThreadWindow, WindowBatch};
 
 /// A detector is not trained on fewer windows.
 const MIN_WINDOWS: usize = 100;
@@ -61,6 +63,30 @@ pub struct TrainingData {
     pub known: KnownJobs,
     pub period: Millis,
     pub address: String,
+}
+
+impl TrainingData {
+    /// Where the data comes from: the archive, the time of the training windows, and a hash of all windows.
+    pub fn origin(&self) -> DataOrigin {
+        let mut hash = Sha256::new();
+        for batch in self.train.batches.iter().chain(&self.validation.batches) {
+            hash.update(batch.start().0.to_le_bytes());
+            for thread in batch.threads() {
+                hash.update(format!("{} {} {}\n", thread.node, thread.cpu.0, thread.job));
+                for value in &thread.values {
+                    hash.update(value.to_le_bytes());
+                }
+            }
+        }
+        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let times = || self.train.batches.iter().map(WindowBatch::start);
+        DataOrigin {
+            address: self.address.clone(),
+            from: times().min(),
+            to: times().max(),
+            sha256: Some(sha256),
+        }
+    }
 }
 
 /// Draws samples from an archive.

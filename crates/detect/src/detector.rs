@@ -3,7 +3,7 @@
 use std::fmt;
 
 use learn::artifact::Tensors;
-use learn::moments::mean;
+use learn::stats::mean;
 use serde::{Deserialize, Serialize};
 
 use crate::channel::names;
@@ -146,17 +146,19 @@ pub fn channel_errors(window: &[f32], expected: &[f32], n_channels: usize) -> Ve
     errors
 }
 
-/// The detectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DetectorKind {
-    Ae,
-    NodeGnn,
-    JobGnn,
-    Vae,
-    Pca,
-    Nearest,
-    Hierarchy,
+learn::family! {
+    /// The kinds of detectors.
+    pub enum DetectorKind("detector", domain "detect", formerly ["threads"]) {
+        Ae = "ae": "Autoencoder of single threads",
+        NodeGnn = "node-gnn": "Autoencoder with one message pass between all threads of a node",
+        JobGnn = "job-gnn": "Autoencoder with one message pass between the threads of a job on a node",
+        Vae = "vae": "Variational autoencoder; also estimates its uncertainty",
+        Pca = "pca": "Principal component analysis (baseline)",
+        Nearest = "nearest": "Nearest neighbour in the training data (baseline)",
+        Hierarchy = "hierarchy":
+            "Deviations from clusters of normal windows, pooled over threads, jobs, nodes and the cluster",
+    }
+    best Hierarchy
 }
 
 /// The unit of a detector's scores.
@@ -170,12 +172,6 @@ pub enum ScoreScale {
 }
 
 impl DetectorKind {
-    pub const ALL: [Self; 7] =
-        [Self::Ae, Self::NodeGnn, Self::JobGnn, Self::Vae, Self::Pca, Self::Nearest, Self::Hierarchy];
-
-    /// The recommended detector: `docs/results/detectors.md`.
-    pub const BEST: Self = Self::Hierarchy;
-
     /// Whether training starts from random weights, so that two runs with different seeds differ.
     pub const fn is_random(self) -> bool {
         !matches!(self, Self::Pca | Self::Nearest)
@@ -185,32 +181,6 @@ impl DetectorKind {
         match self {
             Self::Hierarchy => ScoreScale::MinusLog10P,
             _ => ScoreScale::SquaredError,
-        }
-    }
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Ae => "ae",
-            Self::NodeGnn => "node-gnn",
-            Self::JobGnn => "job-gnn",
-            Self::Vae => "vae",
-            Self::Pca => "pca",
-            Self::Nearest => "nearest",
-            Self::Hierarchy => "hierarchy",
-        }
-    }
-
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::Ae => "Autoencoder of single threads",
-            Self::NodeGnn => "Autoencoder with one message pass between all threads of a node",
-            Self::JobGnn => "Autoencoder with one message pass between the threads of a job on a node",
-            Self::Vae => "Variational autoencoder; also estimates its uncertainty",
-            Self::Pca => "Principal component analysis (baseline)",
-            Self::Nearest => "Nearest neighbour in the training data (baseline)",
-            Self::Hierarchy => {
-                "Deviations from clusters of normal windows, pooled over threads, jobs, nodes and the cluster"
-            }
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Errors of training and applying detectors.
 
+use learn::TooFewPoints;
 use learn::artifact::ArtifactError;
+use learn::nn::train::TrainSettingsError;
 use learn::pca::PcaError;
 use learn::tail::TailError;
 use workload::{Set, Stopped};
@@ -36,4 +38,8 @@ pub enum DetectError {
     Threshold(#[from] TailError),
     #[error(transparent)]
     Pca(#[from] PcaError),
+    #[error(transparent)]
+    Mixture(#[from] TooFewPoints),
+    #[error(transparent)]
+    Settings(#[from] TrainSettingsError),
 }

@@ -60,9 +60,8 @@ pub fn explain_reconstruction(
 ) -> Explanation {
     let n_channels = channels.len();
     let steps = window.chunks_exact(n_channels).zip(expected.chunks_exact(n_channels));
-    let errors: Vec<f64> = steps
-        .map(|(step, expected)| step.iter().zip(expected).map(|(v, e)| f64::from(v - e).powi(2)).sum::<f64>())
-        .collect();
+    let errors: Vec<f64> =
+        steps.map(|(step, expected)| learn::stats::squared_distance(step, expected)).collect();
     let stretch = shortest_stretch(&errors);
     let inside = |values: &[f32]| values[stretch.start * n_channels..stretch.end * n_channels].to_vec();
     let (observed, expected) = (inside(window), inside(expected));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use archive::Archive;
-use learn::moments::{deviation, mean};
+use learn::stats::{mean, softmax, std_dev};
 use serde::Serialize;
 use workload::{Control, JobId};
 
@@ -195,7 +195,7 @@ impl Region {
         let size = points[0].len();
         let column = |axis: usize| -> Vec<f64> { points.iter().map(|point| point[axis]).collect() };
         let centre: Vec<f64> = (0..size).map(|axis| mean(&column(axis))).collect();
-        let std_devs = (0..size).map(|axis| deviation(&column(axis)).max(1e-3)).collect();
+        let std_devs = (0..size).map(|axis| std_dev(&column(axis)).max(1e-3)).collect();
         let mut region = Self { kind: kind.to_owned(), centre, std_devs, radius: 0.0 };
         let mut distances: Vec<f64> =
             points.iter().map(|point| region.squared_distance(point).sqrt()).collect();
@@ -223,11 +223,7 @@ fn regions(points: &[&LabelledPoint]) -> Vec<Region> {
 
 /// Softmax of negative squared distances.
 fn confidences(distances: &[f64], temperature: f64) -> Vec<f64> {
-    let least = distances.iter().copied().fold(f64::MAX, f64::min);
-    let weights: Vec<f64> =
-        distances.iter().map(|distance| (-(distance - least) / temperature).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    weights.into_iter().map(|weight| weight / total).collect()
+    softmax(&distances.iter().map(|distance| -distance / temperature).collect::<Vec<_>>())
 }
 
 fn nearest(distances: &[f64]) -> usize {

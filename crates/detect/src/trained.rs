@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use archive::Archive;
-use learn::artifact::{Artifact, ArtifactError};
+use learn::artifact::{Artifact, ArtifactError, DataOrigin, Provenance};
+use learn::family::{Family, Stored};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use workload::Millis;
 
 use crate::archive_windows::period_of;
@@ -22,9 +22,6 @@ use crate::pca::Components;
 use crate::threshold::Thresholds;
 use crate::variational::Variational;
 use crate::window::{WindowBatch, WindowSpec};
-
-/// The prefix of the kind of an artifact.
-const ARTIFACT_KIND: &str = "threads/";
 
 /// What a detector was trained on, and its error on validation data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -50,6 +47,8 @@ pub struct TrainedDetector {
     pub period: Millis,
     pub thresholds: Thresholds,
     pub origin: Origin,
+    /// The training data; absent in models of the first format.
+    pub data: Option<DataOrigin>,
     pub(crate) detector: Box<dyn Detector>,
 }
 
@@ -94,7 +93,7 @@ impl TrainedDetector {
 
     /// The number of fitted parameters.
     pub fn n_weights(&self) -> usize {
-        self.detector.tensors().values().map(|tensor| tensor.values.len()).sum()
+        self.detector.tensors().values().map(|tensor| tensor.len()).sum()
     }
 
     /// The names of its channels.
@@ -102,7 +101,7 @@ impl TrainedDetector {
         names(&self.config.channels)
     }
 
-    pub fn to_artifact(&self) -> Artifact {
+    pub fn to_artifact(&self, provenance: &Provenance) -> Result<Artifact, DetectError> {
         let body = Body {
             kind: self.kind,
             config: (*self.config).clone(),
@@ -111,25 +110,25 @@ impl TrainedDetector {
             thresholds: self.thresholds.clone(),
             origin: self.origin.clone(),
         };
-        let kind = format!("{ARTIFACT_KIND}{}", self.kind.name());
-        Artifact { kind, body: json!(body), tensors: self.detector.tensors() }
+        let data = provenance.data.clone().or_else(|| self.data.clone());
+        let provenance = Provenance { data, ..provenance.clone() };
+        Ok(self.kind.to_artifact(&body, self.detector.tensors(), &provenance)?)
     }
 
     /// Writes the model to a directory; a model that is there is replaced atomically.
-    pub fn write(&self, dir: &Path) -> Result<(), DetectError> {
-        Ok(self.to_artifact().write(dir)?)
+    pub fn write(&self, dir: &Path, provenance: &Provenance) -> Result<(), DetectError> {
+        Ok(self.to_artifact(provenance)?.write(dir)?)
     }
 
     pub fn read(dir: &Path) -> Result<Self, DetectError> {
-        let artifact = Artifact::read(dir, ARTIFACT_KIND)?;
+        let Stored { body, tensors, provenance, .. }: Stored<DetectorKind, Body> = DetectorKind::read(dir)?;
         let damaged = |reason: String| ArtifactError::damaged(dir, reason);
-        let body: Body = serde_json::from_value(artifact.body).map_err(|error| damaged(error.to_string()))?;
         let Body { kind, config, period_ms, channels, thresholds, origin } = body;
         let config = config.validate().map_err(|error| damaged(error.to_string()))?;
         if channels != names(&config.channels) {
             return Err(damaged(format!("it is for the channels {}", channels.join(", "))).into());
         }
-        let tensors = &artifact.tensors;
+        let tensors = &tensors;
         let mismatched =
             || damaged(format!("its weights are not those of a detector of kind {}", kind.name()));
         let network = || {
@@ -149,7 +148,15 @@ impl TrainedDetector {
             DetectorKind::Pca => Box::new(Components::from_tensors(tensors).ok_or_else(mismatched)?),
             DetectorKind::Nearest => Box::new(Nearest::from_tensors(tensors).ok_or_else(mismatched)?),
         };
-        Ok(Self { kind, config, period: Millis(period_ms), thresholds, origin, detector })
+        Ok(Self {
+            kind,
+            config,
+            period: Millis(period_ms),
+            thresholds,
+            origin,
+            data: provenance.data,
+            detector,
+        })
     }
 
     /// Checks that an archive was sampled as often as the training data.

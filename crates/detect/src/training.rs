@@ -1,9 +1,10 @@
 //! Trains a detector and sets its thresholds.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use archive::Archive;
-use learn::nn::train::{Epoch, Then, TrainSettings, TrainState};
+use learn::nn::train::{Epoch, TrainSettings, TrainState};
 use serde_json::json;
 use workload::Control;
 
@@ -88,7 +89,15 @@ impl Training<'_> {
         };
         let thresholds = Thresholds::fit(&scores, self.config.false_alarm_rate)?;
         let config = self.config.clone();
-        Ok(TrainedDetector { kind: self.kind, config, period: data.period, thresholds, origin, detector })
+        Ok(TrainedDetector {
+            kind: self.kind,
+            config,
+            period: data.period,
+            thresholds,
+            origin,
+            data: Some(data.origin()),
+            detector,
+        })
     }
 
     fn fit_detector(
@@ -109,7 +118,7 @@ impl Training<'_> {
             DetectorKind::Hierarchy => {
                 let base = self.fit_net(data, tell)?;
                 let FittedHierarchy { hierarchy, validation_scores } =
-                    Hierarchy::fit(base, &data.train, &data.validation, self.seed);
+                    Hierarchy::fit(base, &data.train, &data.validation, self.seed)?;
                 let validation_scores = Some(validation_scores);
                 return Ok(Fitted { detector: Box::new(hierarchy), validation_scores });
             }
@@ -126,20 +135,18 @@ impl Training<'_> {
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };
         let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "archive": data.address });
         let resumed = match self.checkpoint {
-            Some(dir) => TrainState::load(dir, &identity, &net.parameters, settings.rate as f32)?,
+            Some(dir) => TrainState::load(dir, &identity, &net.parameters, settings.learning_rate as f32)?,
             None => None,
         };
         if let Some(state) = &resumed {
             tell(TrainingStep::Resumed { epoch: state.epoch });
         }
-        let mut failed = None;
         let after_epoch = |epoch: &Epoch, state: &TrainState| {
             tell(TrainingStep::Epoch(epoch));
-            if let Some(Err(error)) = self.checkpoint.map(|dir| state.save(dir, &identity)) {
-                failed = Some(error);
-                return Then::Stop;
+            if let Some(dir) = self.checkpoint {
+                state.save(dir, &identity)?;
             }
-            if self.control.check().is_err() { Then::Stop } else { Then::GoOn }
+            Ok(ControlFlow::Continue(()))
         };
         let scope = scope_of(self.kind);
         let fitting = Fit {
@@ -149,11 +156,7 @@ impl Training<'_> {
             settings: &settings,
             divergence_weight: self.config.divergence_weight as f32,
         };
-        let net = fit(net, &fitting, resumed, after_epoch);
-        if let Some(error) = failed {
-            return Err(error.into());
-        }
-        self.control.check()?;
+        let net = fit(net, &fitting, resumed, self.control.stop(), after_epoch)?;
         Ok(Autoencoder { net, scope })
     }
 }

@@ -6,6 +6,7 @@ use forust_ml::{GradientBooster, Matrix as Columns};
 
 use crate::Matrix;
 use crate::artifact::{Tensor, Tensors, part_of, within};
+use crate::trees::{self, Node, Split, Tree, TreesError};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BoostError {
@@ -35,41 +36,13 @@ impl Default for BoostSettings {
     }
 }
 
-/// Trees that tell one class of points from another.
+/// An additive model of trees that separates two classes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BoostedTrees {
     /// The score before any tree.
     base: f32,
-    trees: Vec<Vec<Node>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Node {
-    /// What it adds to the score, if it is where a point ends.
-    weight: f32,
-    split: Option<Split>,
-}
-
-/// Numbers below the threshold go to the left, others to the right, what is not known where it was best.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Split {
-    column: u32,
-    threshold: f32,
-    left: u32,
-    right: u32,
-    unknown: u32,
-}
-
-impl Split {
-    fn child(&self, row: &[f32]) -> usize {
-        let value = row[self.column as usize];
-        let child = match value {
-            value if value.is_nan() => self.unknown,
-            value if value < self.threshold => self.left,
-            _ => self.right,
-        };
-        child as usize
-    }
+    /// The value of a node is what the tree adds to the score of a point that ends there.
+    trees: Vec<Tree>,
 }
 
 impl BoostedTrees {
@@ -102,105 +75,73 @@ impl BoostedTrees {
             .fit(&Columns::new(&values, points.n_rows(), points.n_columns()), &targets, weights, None)
             .map_err(|error| BoostError::Fit(error.to_string()))?;
         let base = trees.base_score as f32;
-        let trees = trees.trees.iter().map(|tree| {
-            let nodes = tree.nodes.iter().map(|node| Node {
-                weight: node.weight_value,
-                split: (!node.is_leaf).then_some(Split {
-                    column: node.split_feature as u32,
-                    threshold: node.split_value as f32,
-                    left: node.left_child as u32,
-                    right: node.right_child as u32,
-                    unknown: node.missing_node as u32,
-                }),
-            });
-            nodes.collect()
-        });
-        let trees = trees.collect();
+        let trees: Result<Vec<Tree>, TreesError> = trees
+            .trees
+            .iter()
+            .enumerate()
+            .map(|(number, tree)| converted(tree, number, points.n_columns()))
+            .collect();
+        let trees = trees.map_err(|error| BoostError::Fit(error.to_string()))?;
         Ok(Self { base, trees })
     }
 
-    /// Higher is more like the positive class: the logarithm of its odds.
+    /// The log-odds of the positive class, for each point.
     pub fn scores(&self, points: &Matrix) -> Vec<f64> {
         points.rows().map(|row| self.score(row)).collect()
     }
 
+    /// The log-odds of the positive class.
     pub fn score(&self, row: &[f32]) -> f64 {
-        let leaf = |nodes: &Vec<Node>| {
-            let mut node = &nodes[0];
-            while let Some(split) = &node.split {
-                node = &nodes[split.child(row)];
-            }
-            f64::from(node.weight)
-        };
-        f64::from(self.base) + self.trees.iter().map(leaf).sum::<f64>()
+        f64::from(self.base) + self.trees.iter().map(|tree| f64::from(tree.leaf(row))).sum::<f64>()
     }
 
-    /// What each column adds to the score of one point, and last what is there without any: the change of what a tree would
-    /// say, at every split on the way.
+    /// How much each column adds to the score of a point, and last the score without any column: at
+    /// every split on the way, the change of the node's value is credited to the column (Saabas, 2014).
     pub fn contributions(&self, row: &[f32]) -> Vec<f64> {
         let mut parts = vec![0.0; row.len() + 1];
         parts[row.len()] = f64::from(self.base);
-        for nodes in &self.trees {
-            let mut node = &nodes[0];
-            parts[row.len()] += f64::from(node.weight);
-            while let Some(split) = &node.split {
-                let child = &nodes[split.child(row)];
-                parts[split.column as usize] += f64::from(child.weight - node.weight);
-                node = child;
+        for tree in &self.trees {
+            let mut credited = row.len();
+            let mut before = 0.0;
+            for node in tree.path(row) {
+                parts[credited] += f64::from(node.value - before);
+                before = node.value;
+                credited = node.split.map_or(credited, |split| split.column as usize);
             }
         }
         parts
     }
 
-    /// All of it as numbers, to be kept.
     pub fn tensors(&self) -> Tensors {
-        let mut nodes = Vec::new();
-        let mut sizes = Vec::new();
-        for tree in &self.trees {
-            sizes.push(tree.len() as f32);
-            for node in tree {
-                let split = node.split.map(|split| {
-                    let [column, left, right, unknown] =
-                        [split.column, split.left, split.right, split.unknown].map(|number| number as f32);
-                    [column, split.threshold, left, right, unknown]
-                });
-                nodes.push(node.weight);
-                nodes.extend(split.unwrap_or([LEAF, 0.0, 0.0, 0.0, 0.0]));
-            }
-        }
-        let nodes = Tensor { shape: vec![nodes.len() / NODE, NODE], values: nodes };
-        [("base", Tensor::row(vec![self.base])), ("sizes", Tensor::row(sizes)), ("nodes", nodes)]
-            .map(|(name, tensor)| (name.to_owned(), tensor))
-            .into()
+        let mut tensors = trees::to_tensors(&self.trees);
+        tensors.insert("base".into(), Tensor::row(vec![self.base]));
+        tensors
     }
 
-    /// Nothing, if the numbers make no trees.
-    pub fn restore(tensors: &Tensors) -> Option<Self> {
-        let values = |name: &str| tensors.get(name).map(|tensor| tensor.values.as_slice());
-        let mut rows = values("nodes")?.chunks_exact(NODE);
-        let mut trees = Vec::new();
-        for size in values("sizes")? {
-            let size = *size as usize;
-            let mut nodes = Vec::with_capacity(size);
-            for _ in 0..size {
-                let [weight, column, threshold, left, right, unknown] = *rows.next()? else { return None };
-                let is_inside = [left, right, unknown].iter().all(|child| (*child as usize) < size);
-                let split = (column != LEAF && is_inside).then_some(Split {
-                    column: column as u32,
-                    threshold,
-                    left: left as u32,
-                    right: right as u32,
-                    unknown: unknown as u32,
-                });
-                nodes.push(Node { weight, split });
-            }
-            trees.push(nodes);
-        }
-        Some(Self { base: *values("base")?.first()?, trees })
+    /// The trees that [`BoostedTrees::tensors`] stored, for points of `n_features` columns.
+    pub fn restore(tensors: &Tensors, n_features: usize) -> Result<Self, TreesError> {
+        let base = tensors.get("base").and_then(Tensor::as_f32).and_then(|values| values.first());
+        let base = *base.filter(|base| base.is_finite()).ok_or(TreesError::Tensor("base"))?;
+        Ok(Self { base, trees: trees::from_tensors(tensors, n_features)? })
     }
 }
 
-/// Several of them, each under its number after a name.
+fn converted(tree: &forust_ml::tree::Tree, number: usize, n_features: usize) -> Result<Tree, TreesError> {
+    // The library numbers nodes in the order of their creation, so children come after their parents.
+    let nodes = tree.nodes.iter().map(|node| Node {
+        value: node.weight_value,
+        split: (!node.is_leaf).then_some(Split {
+            column: node.split_feature as u32,
+            threshold: node.split_value as f32,
+            below: node.left_child as u32,
+            above: node.right_child as u32,
+            missing: node.missing_node as u32,
+        }),
+    });
+    Tree::new(nodes.collect(), n_features, number)
+}
+
+/// The tensors of several models, each prefixed with the name and its number.
 pub fn tensors_of(name: &str, all: &[BoostedTrees]) -> Tensors {
     let one = |(at, trees): (usize, &BoostedTrees)| {
         within(&format!("{name}{at}"), trees.tensors()).collect::<Vec<_>>()
@@ -208,16 +149,15 @@ pub fn tensors_of(name: &str, all: &[BoostedTrees]) -> Tensors {
     all.iter().enumerate().flat_map(one).collect()
 }
 
-/// Nothing, if one of them makes no trees.
-pub fn restore_all(name: &str, tensors: &Tensors) -> Option<Vec<BoostedTrees>> {
+/// The models that [`tensors_of`] stored, for points of `n_features` columns.
+pub fn restore_all(
+    name: &str,
+    tensors: &Tensors,
+    n_features: usize,
+) -> Result<Vec<BoostedTrees>, TreesError> {
     let parts = (0..).map(|at| part_of(tensors, &format!("{name}{at}"))).take_while(|part| !part.is_empty());
-    parts.map(|part| BoostedTrees::restore(&part)).collect()
+    parts.map(|part| BoostedTrees::restore(&part, n_features)).collect()
 }
-
-/// The column of a node that has no split.
-const LEAF: f32 = -1.0;
-/// Numbers that a node is kept as.
-const NODE: usize = 6;
 
 fn by_column(points: &Matrix) -> Vec<f64> {
     let column = |column: usize| points.rows().map(move |row| f64::from(row[column]));
@@ -296,7 +236,7 @@ mod tests {
         let line = Matrix::new((0..100).map(|at| at as f32 / 100.0).collect(), 1);
         let scores = trees.scores(&line);
         assert!(scores.windows(2).all(|pair| pair[0] <= pair[1]) && scores[99] > scores[0]);
-        let kept = BoostedTrees::restore(&trees.tensors()).unwrap();
+        let kept = BoostedTrees::restore(&trees.tensors(), 1).unwrap();
         assert_eq!(kept.scores(&line), scores);
         let parts = trees.contributions(&[0.9]);
         assert!((parts.iter().sum::<f64>() - trees.scores(&Matrix::new(vec![0.9], 1))[0]).abs() < 1e-6);

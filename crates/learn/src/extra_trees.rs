@@ -1,5 +1,6 @@
-//! Extremely randomised trees (Geurts et al., 2006): many deep trees, each split the best of a few drawn at random. Their
-//! votes are shared chances, which are less sure of what is unlike all that was learnt.
+//! Extremely randomised trees (Geurts et al., 2006): many deep trees, each split the best of a few drawn at
+//! random. The class probabilities are the mean over the trees, so they are less certain for points unlike
+//! the training set.
 
 use std::collections::HashMap;
 
@@ -7,52 +8,89 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use workload::{Stop, Stopped};
 
 use crate::Matrix;
 use crate::artifact::{Tensor, Tensors};
+use crate::trees::{self, Node, Split, Tree, TreesError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct ExtraTreesSettings {
     pub n_trees: usize,
-    /// Points below which a leaf is not split.
-    pub least_split: usize,
+    /// Nodes with fewer points are not split.
+    #[serde(alias = "least_split")]
+    pub min_split: usize,
     pub seed: u64,
 }
 
 impl Default for ExtraTreesSettings {
     fn default() -> Self {
-        Self { n_trees: 300, least_split: 2, seed: 0 }
+        Self { n_trees: 300, min_split: 2, seed: 0 }
     }
 }
 
-#[derive(Debug, Clone, PartialEq)]
-enum Node {
-    /// Points below the threshold go to the next node, the others to `above`.
-    Split { column: u32, threshold: f32, above: u32 },
-    /// Shares of the classes.
-    Leaf(Vec<f32>),
+#[derive(Debug, thiserror::Error)]
+pub enum ExtraTreesError {
+    #[error("{n_points} points, {n_classes} classes and {n_weights} weights do not belong together")]
+    Lengths { n_points: usize, n_classes: usize, n_weights: usize },
+    #[error("class {class} is not below the number of classes, {n_classes}")]
+    Class { class: usize, n_classes: usize },
+    #[error("there are no points to train on")]
+    Empty,
+    #[error(transparent)]
+    Trees(#[from] TreesError),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtraTrees {
     n_classes: usize,
-    trees: Vec<Vec<Node>>,
+    /// Class probabilities, one row per kind of leaf; most leaves are of one class and share a row.
+    distributions: Vec<Vec<f32>>,
+    /// The value of a leaf is the number of its row of probabilities.
+    trees: Vec<Tree>,
 }
 
-/// What stands for a number that is not known: less than any that is.
-const UNKNOWN: f32 = f32::MIN;
-
-struct Sample<'a> {
-    points: &'a Matrix,
-    classes: &'a [usize],
-    weights: &'a [f64],
-    n_classes: usize,
+/// Points to train on, each with its class (a number below `n_classes`) and its weight.
+#[derive(Debug, Clone, Copy)]
+pub struct LabelledPoints<'a> {
+    pub points: &'a Matrix,
+    pub classes: &'a [usize],
+    pub weights: &'a [f64],
+    pub n_classes: usize,
 }
 
-impl Sample<'_> {
+/// A tree while it grows.
+enum GrownNode {
+    /// Points below the threshold go to the next node, the others to `above`.
+    Split { column: u32, threshold: f32, above: u32 },
+    /// The probabilities of the classes.
+    Leaf(Vec<f32>),
+}
+
+/// Missing values (NaN) are treated as this, which is below all others.
+const MISSING: f32 = f32::MIN;
+
+impl LabelledPoints<'_> {
+    fn check(&self) -> Result<(), ExtraTreesError> {
+        let (n_points, n_weights) = (self.points.n_rows(), self.weights.len());
+        if self.classes.len() != n_points || n_weights != n_points {
+            let n_classes = self.classes.len();
+            return Err(ExtraTreesError::Lengths { n_points, n_classes, n_weights });
+        }
+        if n_points == 0 {
+            return Err(ExtraTreesError::Empty);
+        }
+        match self.classes.iter().find(|class| **class >= self.n_classes) {
+            Some(class) => Err(ExtraTreesError::Class { class: *class, n_classes: self.n_classes }),
+            None => Ok(()),
+        }
+    }
+
     fn value(&self, point: usize, column: usize) -> f32 {
         let value = self.points.row(point)[column];
-        if value.is_nan() { UNKNOWN } else { value }
+        if value.is_nan() { MISSING } else { value }
     }
 
     fn totals(&self, points: &[usize]) -> Vec<f64> {
@@ -62,144 +100,131 @@ impl Sample<'_> {
     }
 }
 
-/// The weight of a group times how mixed it is (Gini).
-fn mixed(totals: &[f64]) -> f64 {
+/// The weight of some points times their Gini impurity.
+fn impurity(totals: &[f64]) -> f64 {
     let sum: f64 = totals.iter().sum();
     if sum <= 0.0 { 0.0 } else { sum - totals.iter().map(|total| total * total).sum::<f64>() / sum }
 }
 
 impl ExtraTrees {
-    /// `classes` are numbers from zero on; points count by their weights.
-    ///
-    /// # Panics
-    /// If there is not one class and one weight for each point.
+    /// Fits the trees in parallel; the same seed gives the same trees. Checks `stop` before each tree.
     pub fn fit(
-        points: &Matrix,
-        classes: &[usize],
-        weights: &[f64],
-        n_classes: usize,
+        sample: LabelledPoints<'_>,
         settings: ExtraTreesSettings,
-    ) -> Self {
-        assert!(
-            classes.len() == points.n_rows() && weights.len() == classes.len(),
-            "points and classes differ"
-        );
-        let sample = Sample { points, classes, weights, n_classes };
-        let grow = |tree: usize| {
+        stop: &Stop,
+    ) -> Result<Self, ExtraTreesError> {
+        sample.check()?;
+        let grow_tree = |tree: usize| {
+            stop.check()?;
             let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(tree as u64);
             let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
             let mut nodes = Vec::new();
-            let mut all: Vec<usize> = (0..points.n_rows()).collect();
-            grow(&sample, &mut all, settings.least_split, &mut nodes, &mut rng);
-            nodes
+            let mut all: Vec<usize> = (0..sample.points.n_rows()).collect();
+            grow(&sample, &mut all, settings.min_split, &mut nodes, &mut rng);
+            Ok(nodes)
         };
-        Self { n_classes, trees: (0..settings.n_trees).into_par_iter().map(grow).collect() }
+        let grown: Result<Vec<Vec<GrownNode>>, Stopped> =
+            (0..settings.n_trees).into_par_iter().map(grow_tree).collect();
+        let mut distributions = Distributions::default();
+        let trees: Result<Vec<Tree>, TreesError> = grown?
+            .into_iter()
+            .enumerate()
+            .map(|(number, nodes)| {
+                let nodes = nodes.into_iter().enumerate().map(|(at, node)| distributions.node(at, node));
+                Tree::new(nodes.collect(), sample.points.n_columns(), number)
+            })
+            .collect();
+        Ok(Self { n_classes: sample.n_classes, trees: trees?, distributions: distributions.rows })
     }
 
-    /// The chances of each class.
-    pub fn chances(&self, row: &[f32]) -> Vec<f64> {
+    /// The probability of each class.
+    pub fn probabilities(&self, row: &[f32]) -> Vec<f64> {
         let mut sum = vec![0.0; self.n_classes];
-        for nodes in &self.trees {
-            let shares = self.leaf(nodes, row);
-            sum.iter_mut().zip(shares).for_each(|(sum, share)| *sum += f64::from(*share));
+        for tree in &self.trees {
+            let probabilities = &self.distributions[tree.leaf(row) as usize];
+            for (sum, probability) in sum.iter_mut().zip(probabilities) {
+                *sum += f64::from(*probability);
+            }
         }
-        sum.iter_mut().for_each(|sum| *sum /= self.trees.len().max(1) as f64);
+        for sum in &mut sum {
+            *sum /= self.trees.len().max(1) as f64;
+        }
         sum
     }
 
-    fn leaf<'a>(&self, nodes: &'a [Node], row: &[f32]) -> &'a [f32] {
-        let mut at = 0;
-        loop {
-            match &nodes[at] {
-                Node::Leaf(shares) => return shares,
-                Node::Split { column, threshold, above } => {
-                    let value = row[*column as usize];
-                    let value = if value.is_nan() { UNKNOWN } else { value };
-                    at = if value < *threshold { at + 1 } else { *above as usize };
-                }
-            }
-        }
-    }
-
-    /// All of it as numbers, to be kept: of a node its column, its threshold and where the others go; of a leaf minus one, and
-    /// which row of shares is its own.
     pub fn tensors(&self) -> Tensors {
-        let (mut nodes, mut sizes, mut shares) = (Vec::new(), Vec::new(), Vec::new());
-        // Most leaves are of one class.
-        let mut known: HashMap<Vec<u32>, usize> = HashMap::new();
-        for tree in &self.trees {
-            sizes.push(tree.len() as f32);
-            for node in tree {
-                match node {
-                    Node::Split { column, threshold, above } => {
-                        nodes.extend([*column as f32, *threshold, *above as f32])
-                    }
-                    Node::Leaf(of) => {
-                        let bits = of.iter().map(|share| share.to_bits()).collect();
-                        let at = *known.entry(bits).or_insert_with(|| {
-                            shares.extend_from_slice(of);
-                            shares.len() / self.n_classes - 1
-                        });
-                        nodes.extend([LEAF, 0.0, at as f32]);
-                    }
+        let mut tensors = trees::to_tensors(&self.trees);
+        let shape = vec![self.distributions.len(), self.n_classes];
+        tensors.insert(DISTRIBUTIONS.into(), Tensor::new(shape, self.distributions.concat()));
+        tensors
+    }
+
+    /// The trees that [`ExtraTrees::tensors`] stored, for points of `n_features` columns.
+    pub fn restore(tensors: &Tensors, n_features: usize) -> Result<Self, TreesError> {
+        let invalid = || TreesError::Tensor(DISTRIBUTIONS);
+        let stored = tensors.get(DISTRIBUTIONS).ok_or_else(invalid)?;
+        let [_, n_classes @ (1..)] = *stored.shape() else { return Err(invalid()) };
+        let values = stored.as_f32().ok_or_else(invalid)?;
+        let distributions: Vec<Vec<f32>> = values.chunks_exact(n_classes).map(<[f32]>::to_vec).collect();
+        let trees = trees::from_tensors(tensors, n_features)?;
+        for (number, tree) in trees.iter().enumerate() {
+            for (node, value) in tree.leaves() {
+                if value.fract() != 0.0 || !(0.0..distributions.len() as f32).contains(&value) {
+                    return Err(TreesError::Value { tree: number, node, value });
                 }
             }
         }
-        let nodes = Tensor { shape: vec![nodes.len() / NODE, NODE], values: nodes };
-        let shares =
-            Tensor { shape: vec![shares.len() / self.n_classes.max(1), self.n_classes], values: shares };
-        [("sizes", Tensor::row(sizes)), ("nodes", nodes), ("shares", shares)]
-            .map(|(name, tensor)| (name.to_owned(), tensor))
-            .into()
-    }
-
-    /// Nothing, if the numbers make no trees.
-    pub fn restore(tensors: &Tensors) -> Option<Self> {
-        let shares = tensors.get("shares")?;
-        let n_classes = *shares.shape.get(1).filter(|count| **count > 0)?;
-        let shares: Vec<&[f32]> = shares.values.chunks_exact(n_classes).collect();
-        let mut rows = tensors.get("nodes")?.values.chunks_exact(NODE);
-        let mut trees = Vec::new();
-        for size in &tensors.get("sizes")?.values {
-            let size = *size as usize;
-            let mut nodes = Vec::with_capacity(size);
-            for at in 0..size {
-                let [column, threshold, third] = *rows.next()? else { return None };
-                let third = third as usize;
-                nodes.push(match column == LEAF {
-                    true => Node::Leaf(shares.get(third)?.to_vec()),
-                    // Every way leads forward, and so to a leaf.
-                    false if third > at && third < size => {
-                        Node::Split { column: column as u32, threshold, above: third as u32 }
-                    }
-                    false => return None,
-                });
-            }
-            trees.push(nodes);
-        }
-        Some(Self { n_classes, trees })
+        Ok(Self { n_classes, distributions, trees })
     }
 }
 
-/// The column of a node that is a leaf.
-const LEAF: f32 = -1.0;
-/// Numbers that a node is kept as.
-const NODE: usize = 3;
+/// The name of the tensor of class probabilities.
+const DISTRIBUTIONS: &str = "shares";
 
-/// Grows the node of some points; returns where it is.
+/// The different class probabilities of leaves.
+#[derive(Default)]
+struct Distributions {
+    rows: Vec<Vec<f32>>,
+    by_bits: HashMap<Vec<u32>, usize>,
+}
+
+impl Distributions {
+    /// A node in its stored form.
+    fn node(&mut self, at: usize, node: GrownNode) -> Node {
+        match node {
+            GrownNode::Split { column, threshold, above } => {
+                let next = at as u32 + 1;
+                let split = Split { column, threshold, below: next, above, missing: next };
+                Node { value: 0.0, split: Some(split) }
+            }
+            GrownNode::Leaf(probabilities) => {
+                let bits = probabilities.iter().map(|probability| probability.to_bits()).collect();
+                let row = *self.by_bits.entry(bits).or_insert_with(|| {
+                    self.rows.push(probabilities);
+                    self.rows.len() - 1
+                });
+                Node { value: row as f32, split: None }
+            }
+        }
+    }
+}
+
+/// Adds the node of some points and everything below it; returns its index.
 fn grow(
-    sample: &Sample<'_>,
+    sample: &LabelledPoints<'_>,
     points: &mut [usize],
-    least_split: usize,
-    nodes: &mut Vec<Node>,
+    min_split: usize,
+    nodes: &mut Vec<GrownNode>,
     rng: &mut Xoshiro256PlusPlus,
 ) -> u32 {
     let at = nodes.len();
     let totals = sample.totals(points);
     let sum: f64 = totals.iter().sum();
-    nodes.push(Node::Leaf(totals.iter().map(|total| (total / sum.max(f64::MIN_POSITIVE)) as f32).collect()));
+    nodes.push(GrownNode::Leaf(
+        totals.iter().map(|total| (total / sum.max(f64::MIN_POSITIVE)) as f32).collect(),
+    ));
     let is_pure = totals.iter().filter(|total| **total > 0.0).count() < 2;
-    if is_pure || points.len() < least_split.max(2) {
+    if is_pure || points.len() < min_split.max(2) {
         return at as u32;
     }
     let Some((column, threshold)) = split(sample, points, &totals, rng) else { return at as u32 };
@@ -211,15 +236,15 @@ fn grow(
         }
     }
     let (first, second) = points.split_at_mut(n_below);
-    grow(sample, first, least_split, nodes, rng);
-    let above = grow(sample, second, least_split, nodes, rng);
-    nodes[at] = Node::Split { column: column as u32, threshold, above };
+    grow(sample, first, min_split, nodes, rng);
+    let above = grow(sample, second, min_split, nodes, rng);
+    nodes[at] = GrownNode::Split { column: column as u32, threshold, above };
     at as u32
 }
 
-/// The best of as many random splits as the root of the number of columns.
+/// The best of √(number of columns) random splits.
 fn split(
-    sample: &Sample<'_>,
+    sample: &LabelledPoints<'_>,
     points: &[usize],
     totals: &[f64],
     rng: &mut Xoshiro256PlusPlus,
@@ -250,7 +275,7 @@ fn split(
             below[sample.classes[*point]] += sample.weights[*point];
         }
         let above: Vec<f64> = totals.iter().zip(&below).map(|(all, below)| all - below).collect();
-        let left = mixed(&below) + mixed(&above);
+        let left = impurity(&below) + impurity(&above);
         if best.as_ref().is_none_or(|(known, ..)| left < *known) {
             best = Some((left, column, threshold));
         }
@@ -278,25 +303,61 @@ mod tests {
     }
 
     #[test]
-    fn what_no_line_divides_is_told_apart() {
+    fn classes_that_no_line_separates_are_classified() {
         let (points, classes) = rings();
-        let learnt: Vec<usize> = (0..400).collect();
+        let train: Vec<usize> = (0..400).collect();
         let weights = vec![1.0; 400];
         let settings = ExtraTreesSettings { n_trees: 60, ..ExtraTreesSettings::default() };
-        let trees = ExtraTrees::fit(&points.select(&learnt), &classes[..400], &weights, 2, settings);
-        let is_right = |at: &usize| (trees.chances(points.row(*at))[1] > 0.5) == (classes[*at] == 1);
+        let train = points.select(&train);
+        let sample =
+            LabelledPoints { points: &train, classes: &classes[..400], weights: &weights, n_classes: 2 };
+        let trees = ExtraTrees::fit(sample, settings, &Stop::default()).unwrap();
+        let is_right = |at: &usize| (trees.probabilities(points.row(*at))[1] > 0.5) == (classes[*at] == 1);
         let n_right = (400..600).filter(is_right).count();
         assert!(n_right > 180, "{n_right} of 200");
-        let again = ExtraTrees::fit(&points.select(&learnt), &classes[..400], &weights, 2, settings);
-        assert_eq!(trees, again, "the same seed makes the same trees");
-        assert_eq!(ExtraTrees::restore(&trees.tensors()), Some(trees), "and they can be kept");
+        let again = ExtraTrees::fit(sample, settings, &Stop::default()).unwrap();
+        assert_eq!(trees, again, "the same seed gives the same trees");
+        assert_eq!(ExtraTrees::restore(&trees.tensors(), 3), Ok(trees), "restored trees are the same");
     }
 
     #[test]
-    fn what_is_not_known_is_a_value_of_its_own() {
+    fn a_leaf_without_probabilities_is_rejected() {
+        let points = Matrix::new(vec![1.0, 2.0], 1);
+        let sample = LabelledPoints { points: &points, classes: &[0, 1], weights: &[1.0; 2], n_classes: 2 };
+        let settings = ExtraTreesSettings { n_trees: 2, ..ExtraTreesSettings::default() };
+        let mut tensors = ExtraTrees::fit(sample, settings, &Stop::default()).unwrap().tensors();
+        assert!(ExtraTrees::restore(&tensors, 1).is_ok());
+        assert!(ExtraTrees::restore(&tensors, 0).is_err());
+        tensors.insert(DISTRIBUTIONS.into(), Tensor::new(vec![1, 2], vec![0.5f32, 0.5]));
+        assert!(matches!(ExtraTrees::restore(&tensors, 1), Err(TreesError::Value { .. })));
+        tensors.insert(DISTRIBUTIONS.into(), Tensor::row(vec![0.5f32, 0.5]));
+        assert_eq!(ExtraTrees::restore(&tensors, 1), Err(TreesError::Tensor(DISTRIBUTIONS)));
+    }
+
+    #[test]
+    fn samples_that_cannot_be_fitted_and_a_stop_are_errors() {
+        let points = Matrix::new(vec![1.0, 2.0], 1);
+        let fit = |classes: &[usize], stop: &Stop| {
+            let sample = LabelledPoints { points: &points, classes, weights: &[1.0; 2], n_classes: 2 };
+            ExtraTrees::fit(sample, ExtraTreesSettings::default(), stop).unwrap_err()
+        };
+        assert!(matches!(fit(&[0], &Stop::default()), ExtraTreesError::Lengths { .. }));
+        assert!(matches!(fit(&[0, 2], &Stop::default()), ExtraTreesError::Class { class: 2, n_classes: 2 }));
+        let stop = Stop::default();
+        stop.now();
+        assert!(matches!(fit(&[0, 1], &stop), ExtraTreesError::Stopped(_)));
+        let none = Matrix::new(Vec::new(), 1);
+        let sample = LabelledPoints { points: &none, classes: &[], weights: &[], n_classes: 2 };
+        let error = ExtraTrees::fit(sample, ExtraTreesSettings::default(), &Stop::default()).unwrap_err();
+        assert!(matches!(error, ExtraTreesError::Empty));
+    }
+
+    #[test]
+    fn missing_values_are_a_value_of_their_own() {
         let points = Matrix::new(vec![f32::NAN, 1.0, f32::NAN, 2.0, f32::NAN, 3.0], 1);
-        let trees =
-            ExtraTrees::fit(&points, &[1, 0, 1, 0, 1, 0], &[1.0; 6], 2, ExtraTreesSettings::default());
-        assert!(trees.chances(&[f32::NAN])[1] > 0.99 && trees.chances(&[2.5])[0] > 0.99);
+        let classes = [1, 0, 1, 0, 1, 0];
+        let sample = LabelledPoints { points: &points, classes: &classes, weights: &[1.0; 6], n_classes: 2 };
+        let trees = ExtraTrees::fit(sample, ExtraTreesSettings::default(), &Stop::default()).unwrap();
+        assert!(trees.probabilities(&[f32::NAN])[1] > 0.99 && trees.probabilities(&[2.5])[0] > 0.99);
     }
 }

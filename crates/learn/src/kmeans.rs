@@ -1,13 +1,14 @@
-//! k-means: groups of points around centres, started far apart (k-means++).
+//! k-means clustering with k-means++ initialisation (Arthur and Vassilvitskii, 2007).
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::Matrix;
+use crate::stats::squared_distance;
+use crate::{Matrix, TooFewPoints};
 
-const MOST_ROUNDS: usize = 100;
+const MAX_ROUNDS: usize = 100;
 
-/// Centres, and which of them each point is nearest to.
+/// Centres, and the number of the nearest centre of each point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KMeans {
     pub centres: Matrix,
@@ -15,16 +16,13 @@ pub struct KMeans {
 }
 
 impl KMeans {
-    /// At most `n_groups` groups: points that are all alike make one.
-    ///
-    /// # Panics
-    /// If there is no point, or no group is asked for.
-    pub fn fit(points: &Matrix, n_groups: usize, seed: u64) -> Self {
-        assert!(points.n_rows() > 0 && n_groups > 0, "there is nothing to group");
+    /// Finds at least one and at most `max_groups` groups; points that are all equal are one group.
+    pub fn fit(points: &Matrix, max_groups: usize, seed: u64) -> Result<Self, TooFewPoints> {
+        TooFewPoints::check(points.n_rows(), 1)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut centres = start(points, n_groups, &mut rng);
+        let mut centres = initial_centres(points, max_groups, &mut rng);
         let mut groups = vec![0; points.n_rows()];
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             let now: Vec<usize> = points.rows().map(|point| nearest(slices(&centres), point).0).collect();
             let is_done = now == groups;
             groups = now;
@@ -33,7 +31,7 @@ impl KMeans {
                 break;
             }
         }
-        Self { centres: Matrix::new(centres.concat(), points.n_columns()), groups }
+        Ok(Self { centres: Matrix::new(centres.concat(), points.n_columns()), groups })
     }
 
     pub fn nearest(&self, point: &[f32]) -> usize {
@@ -41,12 +39,12 @@ impl KMeans {
     }
 }
 
-fn start(points: &Matrix, n_groups: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<f32>> {
+fn initial_centres(points: &Matrix, max_groups: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<f32>> {
     let mut centres = vec![points.row(rng.random_range(0..points.n_rows())).to_vec()];
-    while centres.len() < n_groups {
+    while centres.len() < max_groups {
         let distances: Vec<f64> = points.rows().map(|point| nearest(slices(&centres), point).1).collect();
         let total: f64 = distances.iter().sum();
-        if total <= 0.0 {
+        if !(total > 0.0 && total.is_finite()) {
             break;
         }
         let mut left = rng.random_range(0.0..total);
@@ -63,11 +61,9 @@ fn slices(centres: &[Vec<f32>]) -> impl Iterator<Item = &[f32]> {
     centres.iter().map(Vec::as_slice)
 }
 
-/// The number of the nearest centre, and the square of how far it is.
+/// The number of the nearest centre, and the squared distance from it.
 fn nearest<'a>(centres: impl Iterator<Item = &'a [f32]>, point: &[f32]) -> (usize, f64) {
-    let distance =
-        |centre: &[f32]| -> f64 { centre.iter().zip(point).map(|(a, b)| f64::from(a - b).powi(2)).sum() };
-    let distances = centres.map(distance).enumerate();
+    let distances = centres.map(|centre| squared_distance(centre, point)).enumerate();
     distances.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, 0.0))
 }
 
@@ -94,7 +90,7 @@ mod tests {
         let clumps = [(0.0, 0.0), (10.0, 0.0), (0.0, 10.0)];
         let points: Vec<f32> =
             (0..60).flat_map(|at| [clumps[at % 3].0 + (at % 7) as f32 * 0.1, clumps[at % 3].1]).collect();
-        let found = KMeans::fit(&Matrix::new(points, 2), 3, 4);
+        let found = KMeans::fit(&Matrix::new(points, 2), 3, 4).unwrap();
         for at in 3..60 {
             assert_eq!(found.groups[at], found.groups[at % 3]);
         }
@@ -102,8 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_alike_are_one_group() {
-        let found = KMeans::fit(&Matrix::new(vec![0.5; 20], 2), 4, 0);
+    fn equal_points_are_one_group_and_no_points_an_error() {
+        let found = KMeans::fit(&Matrix::new(vec![0.5; 20], 2), 4, 0).unwrap();
         assert_eq!(found.centres.n_rows(), 1);
+        assert!(KMeans::fit(&Matrix::new(Vec::new(), 2), 4, 0).is_err());
+        assert!(KMeans::fit(&Matrix::new(vec![f32::NAN; 4], 2), 2, 0).is_ok());
     }
 }

@@ -1,20 +1,27 @@
-//! What all learning shares. These modules need no tensor framework: spectra, principal components,
-//! and how well groups of points are told apart.
+//! Numerical methods for learning, without a tensor framework: neural networks with automatic
+//! differentiation ([`nn`]), tree ensembles, clustering, mixtures, principal components, UMAP, spectra,
+//! metrics and thresholds; and how trained models are stored ([`artifact`], [`family`]).
+//!
+//! Parallel work runs on the current rayon pool, so a caller can confine it with
+//! `rayon::ThreadPool::install`. Long operations take a [`workload::Stop`].
 
 pub mod artifact;
+pub mod bayesian_mixture;
 pub mod boost;
+mod digamma;
 pub mod extra_trees;
+pub mod family;
 pub mod kmeans;
 pub mod matrix;
 pub mod metrics;
 pub mod mixture;
-pub mod modes;
-pub mod moments;
 pub mod nn;
 pub mod pca;
 pub mod silhouette;
 pub mod spectrum;
+pub mod stats;
 pub mod tail;
+mod trees;
 pub mod umap;
 pub mod weights;
 
@@ -23,3 +30,18 @@ pub use matrix::Matrix;
 pub use pca::{Pca, PcaError};
 pub use silhouette::{SilhouetteError, silhouette};
 pub use spectrum::{Peak, Spectrum, SpectrumError, Welch};
+pub use trees::TreesError;
+
+/// A sample that is too small to fit anything to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{n_points} points are too few; at least {needed} are needed")]
+pub struct TooFewPoints {
+    pub n_points: usize,
+    pub needed: usize,
+}
+
+impl TooFewPoints {
+    fn check(n_points: usize, needed: usize) -> Result<(), Self> {
+        if n_points < needed { Err(Self { n_points, needed }) } else { Ok(()) }
+    }
+}

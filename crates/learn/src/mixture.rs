@@ -1,50 +1,56 @@
-//! A mixture of normal distributions: groups of points, each with its own shape (Dempster, Laird and Rubin, 1977).
+//! A mixture of multivariate normal distributions, fitted by expectation maximisation (Dempster, Laird and
+//! Rubin, 1977) with trimming: the least likely points are left out, so outliers among the training data
+//! neither become a component nor widen one.
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 use rayon::prelude::*;
 
 use crate::artifact::Tensor;
-use crate::{KMeans, Matrix};
+use crate::stats::softmax_in_place;
+use crate::{KMeans, Matrix, TooFewPoints};
 
-const N_ROUNDS: usize = 30;
-/// The share of points that groups are not fitted to, the least likely ones, and how often they are chosen anew: what
-/// should not have been among the points does not become a group, or widen one.
+const MAX_ROUNDS: usize = 30;
+/// The fraction of points that is left out, and how often they are chosen again.
 const TRIMMED: f64 = 0.05;
 const N_TRIMS: usize = 3;
-/// How much of each group's shape is that of all points, so that small groups have a shape at all.
+/// The weight of the covariance of all points in that of each component, which small ones need.
 const SHRINKAGE: f64 = 0.02;
-/// What no direction is narrower than, as a share of its width over all points.
-const LEAST_WIDTH: f64 = 0.05;
+/// The least standard deviation of a component in any direction, relative to that of all points.
+const MIN_RELATIVE_STD: f64 = 0.05;
+/// A component of fewer points has no covariance.
+const MIN_POINTS: usize = 2;
 
 #[derive(Debug, Clone, PartialEq)]
-pub struct Group {
+pub struct Component {
     pub weight: f64,
     mean: Vec<f64>,
-    /// Lower triangle that turns a deviation into independent ones of variance one.
-    whiten: DMatrix<f64>,
-    log_scale: f64,
+    /// The inverse of the lower Cholesky factor of the covariance: whitens a deviation from the mean.
+    whitening: DMatrix<f64>,
+    log_determinant: f64,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Mixture {
-    pub groups: Vec<Group>,
+    /// At least one.
+    components: Vec<Component>,
 }
 
-/// The group a point most likely belongs to, and how it differs from its mean there.
+/// The most likely component of a point.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Belonging {
-    pub group: usize,
+pub struct Assignment {
+    pub component: usize,
     pub log_density: f64,
-    /// Independent deviations of variance one, if the mixture is right.
+    /// The whitened deviation from the component's mean: independent, with variance one, if the mixture
+    /// is right.
     pub deviation: Vec<f64>,
 }
 
-impl Group {
-    fn new(weight: f64, mean: Vec<f64>, covariance: &DMatrix<f64>) -> Option<Self> {
-        let lower = Cholesky::new(covariance.clone())?.l();
-        let log_scale = lower.diagonal().iter().map(|value| value.ln()).sum::<f64>();
-        let whiten = lower.solve_lower_triangular(&DMatrix::identity(mean.len(), mean.len()))?;
-        Some(Self { weight, mean, whiten, log_scale })
+impl Component {
+    fn new(weight: f64, mean: Vec<f64>, covariance: DMatrix<f64>) -> Option<Self> {
+        let lower = Cholesky::new(covariance)?.l();
+        let log_determinant = lower.diagonal().iter().map(|value| value.ln()).sum::<f64>();
+        let whitening = lower.solve_lower_triangular(&DMatrix::identity(mean.len(), mean.len()))?;
+        Some(Self { weight, mean, whitening, log_determinant })
     }
 
     pub fn mean(&self) -> &[f64] {
@@ -52,114 +58,140 @@ impl Group {
     }
 
     fn deviation(&self, point: &[f32]) -> DVector<f64> {
-        let off = point.iter().zip(&self.mean).map(|(value, mean)| f64::from(*value) - mean);
-        &self.whiten * DVector::from_iterator(self.mean.len(), off)
+        let difference = point.iter().zip(&self.mean).map(|(value, mean)| f64::from(*value) - mean);
+        &self.whitening * DVector::from_iterator(self.mean.len(), difference)
     }
 
     fn log_density(&self, point: &[f32]) -> f64 {
         let half = 0.5 * std::f64::consts::TAU.ln() * self.mean.len() as f64;
-        self.weight.ln() - self.log_scale - half - 0.5 * self.deviation(point).norm_squared()
+        self.weight.ln() - self.log_determinant - half - 0.5 * self.deviation(point).norm_squared()
     }
 }
 
 impl Mixture {
-    /// At most `n_groups` groups.
-    ///
-    /// # Panics
-    /// If there is no point.
-    pub fn fit(points: &Matrix, n_groups: usize, seed: u64) -> Self {
-        let widths = widths(points);
+    /// Fits at least one and at most `max_components` components.
+    pub fn fit(points: &Matrix, max_components: usize, seed: u64) -> Result<Self, TooFewPoints> {
+        let n_points = points.n_rows();
+        let too_few = TooFewPoints { n_points, needed: MIN_POINTS };
+        if n_points < MIN_POINTS {
+            return Err(too_few);
+        }
+        let std_devs = column_std_devs(points);
         let scaled =
-            points.rows().flat_map(|row| row.iter().zip(&widths).map(|(v, width)| v / *width as f32));
-        let found = KMeans::fit(&Matrix::new(scaled.collect(), points.n_columns()), n_groups, seed);
-        let n_groups = found.centres.n_rows();
-        let mut shares = vec![vec![0.0; n_groups]; points.n_rows()];
-        found.groups.iter().zip(&mut shares).for_each(|(group, shares)| shares[*group] = 1.0);
-        let mut mixture = Self { groups: groups(points, &shares, &widths) }.improve(points, &widths);
+            points.rows().flat_map(|row| row.iter().zip(&std_devs).map(|(value, std)| value / *std as f32));
+        let clusters = KMeans::fit(&Matrix::new(scaled.collect(), points.n_columns()), max_components, seed)?;
+        let mut responsibilities = vec![vec![0.0; clusters.centres.n_rows()]; n_points];
+        for (group, row) in clusters.groups.iter().zip(&mut responsibilities) {
+            row[*group] = 1.0;
+        }
+        let mut components = maximise(points, &responsibilities, &std_devs);
+        if components.is_empty() {
+            components = maximise(points, &vec![vec![1.0]; n_points], &std_devs);
+        }
+        if components.is_empty() {
+            return Err(too_few);
+        }
+        let mut mixture = Self { components }.improved(points, &std_devs);
         for _ in 0..N_TRIMS {
             let kept = mixture.most_likely(points);
-            mixture = mixture.improve(&kept, &widths);
+            mixture = mixture.improved(&kept, &std_devs);
         }
-        mixture
+        Ok(mixture)
     }
 
-    /// The points without those that the mixture finds least likely.
+    pub fn components(&self) -> &[Component] {
+        &self.components
+    }
+
+    /// The points without the least likely ones.
     fn most_likely(&self, points: &Matrix) -> Matrix {
         let rows: Vec<usize> = (0..points.n_rows()).collect();
-        let mut logs: Vec<(f64, usize)> =
-            rows.into_par_iter().map(|row| (self.belonging(points.row(row)).log_density, row)).collect();
-        logs.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut by_density: Vec<(f64, usize)> =
+            rows.into_par_iter().map(|row| (self.assign(points.row(row)).log_density, row)).collect();
+        by_density.sort_by(|a, b| b.0.total_cmp(&a.0));
         let n_kept = points.n_rows() - (TRIMMED * points.n_rows() as f64) as usize;
-        let kept = logs[..n_kept].iter().flat_map(|(_, row)| points.row(*row).iter().copied());
+        let kept = by_density[..n_kept].iter().flat_map(|(_, row)| points.row(*row).iter().copied());
         Matrix::new(kept.collect(), points.n_columns())
     }
 
-    /// Rounds of expectation and maximisation, until they change little.
-    fn improve(mut self, points: &Matrix, widths: &[f64]) -> Self {
-        let mut before = f64::MIN;
-        for _ in 0..N_ROUNDS {
-            let (shares, likelihood) = self.shares(points);
-            self = Self { groups: groups(points, &shares, widths) };
-            if (likelihood - before).abs() < 1e-4 * points.n_rows() as f64 {
+    /// Rounds of expectation and maximisation, until the likelihood hardly changes.
+    fn improved(mut self, points: &Matrix, std_devs: &[f64]) -> Self {
+        let mut previous = f64::MIN;
+        for _ in 0..MAX_ROUNDS {
+            let (responsibilities, likelihood) = self.responsibilities(points);
+            let components = maximise(points, &responsibilities, std_devs);
+            if components.is_empty() {
                 break;
             }
-            before = likelihood;
+            self = Self { components };
+            if (likelihood - previous).abs() < 1e-4 * points.n_rows() as f64 {
+                break;
+            }
+            previous = likelihood;
         }
         self
     }
 
-    /// How much each point belongs to each group, and how likely all of them are.
-    fn shares(&self, points: &Matrix) -> (Vec<Vec<f64>>, f64) {
+    /// The probability of each component given each point, and the log-likelihood of all points.
+    fn responsibilities(&self, points: &Matrix) -> (Vec<Vec<f64>>, f64) {
         let rows: Vec<(Vec<f64>, f64)> = (0..points.n_rows())
             .into_par_iter()
             .map(|row| {
-                let logs: Vec<f64> =
-                    self.groups.iter().map(|group| group.log_density(points.row(row))).collect();
-                let most = logs.iter().copied().fold(f64::MIN, f64::max);
-                let total: f64 = logs.iter().map(|log| (log - most).exp()).sum();
-                (logs.iter().map(|log| (log - most).exp() / total).collect(), most + total.ln())
+                let mut row: Vec<f64> =
+                    self.components.iter().map(|one| one.log_density(points.row(row))).collect();
+                let log_density = softmax_in_place(&mut row);
+                (row, log_density)
             })
             .collect();
-        let likelihood = rows.iter().map(|(_, log)| log).sum();
-        (rows.into_iter().map(|(shares, _)| shares).collect(), likelihood)
+        let likelihood = rows.iter().map(|(_, log_density)| log_density).sum();
+        (rows.into_iter().map(|(row, _)| row).collect(), likelihood)
     }
 
-    pub fn belonging(&self, point: &[f32]) -> Belonging {
-        let logs = self.groups.iter().map(|group| group.log_density(point)).enumerate();
-        let (group, log_density) = logs.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::MIN));
-        let deviation = self.groups[group].deviation(point).as_slice().to_vec();
-        Belonging { group, log_density, deviation }
+    /// The most likely component of a point.
+    pub fn assign(&self, point: &[f32]) -> Assignment {
+        let densities = self.components.iter().map(|one| one.log_density(point)).enumerate();
+        let (component, log_density) = densities.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((0, f64::MIN));
+        let deviation = self.components[component].deviation(point).as_slice().to_vec();
+        Assignment { component, log_density, deviation }
     }
 
-    /// Weight, mean, what whitens, of each group in a row.
+    /// One row per component: weight, mean, whitening matrix.
     pub fn to_tensor(&self) -> Tensor {
-        let size = self.groups.first().map_or(0, |group| group.mean.len());
+        let size = self.components[0].mean.len();
         let mut values = Vec::new();
-        for group in &self.groups {
-            values.push(group.weight as f32);
-            values.extend(group.mean.iter().map(|value| *value as f32));
-            values.extend(group.whiten.transpose().iter().map(|value| *value as f32));
+        for one in &self.components {
+            values.push(one.weight as f32);
+            values.extend(one.mean.iter().map(|value| *value as f32));
+            values.extend(one.whitening.transpose().iter().map(|value| *value as f32));
         }
-        Tensor { shape: vec![self.groups.len(), 1 + size + size * size], values }
+        Tensor::new(vec![self.components.len(), 1 + size + size * size], values)
     }
 
+    /// The mixture that [`Self::to_tensor`] stored, for points of `size` columns; nothing if the tensor
+    /// does not contain one.
     pub fn from_tensor(tensor: &Tensor, size: usize) -> Option<Self> {
-        let [n_groups, width] = tensor.shape[..] else { return None };
-        if n_groups == 0 || width != 1 + size + size * size || tensor.values.len() != n_groups * width {
+        let [n_components @ (1..), width] = *tensor.shape() else { return None };
+        let expected = size.checked_mul(size)?.checked_add(size)?.checked_add(1)?;
+        let values = tensor.as_f32()?;
+        if size == 0 || width != expected || values.len() != n_components * width {
             return None;
         }
-        let group = |row: &[f32]| {
+        let component = |row: &[f32]| {
             let row: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
-            let whiten = DMatrix::from_row_slice(size, size, &row[1 + size..]);
-            let log_scale = -whiten.diagonal().iter().map(|value| value.ln()).sum::<f64>();
-            Group { weight: row[0], mean: row[1..=size].to_vec(), whiten, log_scale }
+            let whitening = DMatrix::from_row_slice(size, size, &row[1 + size..]);
+            if row[0] <= 0.0 || whitening.diagonal().iter().any(|value| *value <= 0.0) {
+                return None;
+            }
+            let log_determinant = -whitening.diagonal().iter().map(|value| value.ln()).sum::<f64>();
+            Some(Component { weight: row[0], mean: row[1..=size].to_vec(), whitening, log_determinant })
         };
-        Some(Self { groups: tensor.values.chunks_exact(width).map(group).collect() })
+        let components: Option<Vec<Component>> = values.chunks_exact(width).map(component).collect();
+        Some(Self { components: components? })
     }
 }
 
-/// The standard deviation of each column.
-fn widths(points: &Matrix) -> Vec<f64> {
+/// The standard deviation of each column, and at least a little.
+fn column_std_devs(points: &Matrix) -> Vec<f64> {
     let means = points.column_means();
     let mut squares = vec![0.0; points.n_columns()];
     for row in points.rows() {
@@ -170,32 +202,37 @@ fn widths(points: &Matrix) -> Vec<f64> {
     squares.iter().map(|square| (square / points.n_rows() as f64).sqrt().max(1e-6)).collect()
 }
 
-fn groups(points: &Matrix, shares: &[Vec<f64>], widths: &[f64]) -> Vec<Group> {
+/// The components with the greatest likelihood, given how much each point belongs to each of them.
+fn maximise(points: &Matrix, responsibilities: &[Vec<f64>], std_devs: &[f64]) -> Vec<Component> {
     let (n_points, size) = (points.n_rows(), points.n_columns());
-    let n_groups = shares.first().map_or(0, Vec::len);
-    let all = DMatrix::from_diagonal(&DVector::from_iterator(size, widths.iter().map(|width| width * width)));
-    (0..n_groups)
+    let n_components = responsibilities.first().map_or(0, Vec::len);
+    let overall = DMatrix::from_diagonal(&DVector::from_iterator(size, std_devs.iter().map(|std| std * std)));
+    (0..n_components)
         .into_par_iter()
-        .filter_map(|group| {
-            let total: f64 = shares.iter().map(|shares| shares[group]).sum();
-            if total < 2.0 {
+        .filter_map(|which| {
+            let total: f64 = responsibilities.iter().map(|row| row[which]).sum();
+            if total < MIN_POINTS as f64 {
                 return None;
             }
             let mut mean = vec![0.0; size];
-            for (row, shares) in points.rows().zip(shares) {
-                mean.iter_mut().zip(row).for_each(|(mean, value)| *mean += shares[group] * f64::from(*value));
+            for (point, row) in points.rows().zip(responsibilities) {
+                for (mean, value) in mean.iter_mut().zip(point) {
+                    *mean += row[which] * f64::from(*value);
+                }
             }
-            mean.iter_mut().for_each(|mean| *mean /= total);
+            for mean in &mut mean {
+                *mean /= total;
+            }
             let mut covariance = DMatrix::zeros(size, size);
-            for (row, shares) in points.rows().zip(shares).filter(|(_, shares)| shares[group] > 1e-6) {
-                let off =
-                    DVector::from_iterator(size, row.iter().zip(&mean).map(|(v, mean)| f64::from(*v) - mean));
-                covariance.ger(shares[group] / total, &off, &off, 1.0);
+            for (point, row) in points.rows().zip(responsibilities).filter(|(_, row)| row[which] > 1e-6) {
+                let difference = point.iter().zip(&mean).map(|(value, mean)| f64::from(*value) - mean);
+                let difference = DVector::from_iterator(size, difference);
+                covariance.ger(row[which] / total, &difference, &difference, 1.0);
             }
-            // Few points say little of a shape; what they leave open is taken from all.
-            let open = SHRINKAGE * size as f64 / (size as f64 + total);
-            covariance = covariance * (1.0 - open) + &all * (open + LEAST_WIDTH * LEAST_WIDTH);
-            Group::new(total / n_points as f64, mean, &covariance)
+            let shrinkage = SHRINKAGE * size as f64 / (size as f64 + total);
+            let floor = MIN_RELATIVE_STD * MIN_RELATIVE_STD;
+            covariance = covariance * (1.0 - shrinkage) + &overall * (shrinkage + floor);
+            Component::new(total / n_points as f64, mean, covariance)
         })
         .collect()
 }
@@ -209,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn groups_of_different_shapes_are_found_with_their_shapes() {
+    fn components_are_found_with_their_covariances() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let values: Vec<f32> = (0..3_000)
             .flat_map(|index| {
@@ -217,39 +254,57 @@ mod tests {
                 if index % 3 == 0 { [5.0 + 0.1 * x, 2.0 * y] } else { [x, x + 0.2 * y] }
             })
             .collect();
-        let mixture = Mixture::fit(&Matrix::new(values, 2), 2, 0);
-        let mut weights: Vec<f64> = mixture.groups.iter().map(|group| group.weight).collect();
+        let mixture = Mixture::fit(&Matrix::new(values, 2), 2, 0).unwrap();
+        let mut weights: Vec<f64> = mixture.components.iter().map(|one| one.weight).collect();
         weights.sort_by(f64::total_cmp);
         assert!(
             (weights[0] - 1.0 / 3.0).abs() < 0.02 && (weights[1] - 2.0 / 3.0).abs() < 0.02,
             "{weights:?}"
         );
-        // Across the narrow direction of a group, half is far; along it, it is near.
+        // Half a unit is far in the narrow direction of a component, and near along the wide one.
         let norm = |point: [f32; 2]| {
-            mixture.belonging(&point).deviation.iter().map(|value| value * value).sum::<f64>().sqrt()
+            mixture.assign(&point).deviation.iter().map(|value| value * value).sum::<f64>().sqrt()
         };
         assert!(norm([5.5, 0.0]) > 3.0 && norm([5.0, 0.5]) < 1.0);
         let again = Mixture::from_tensor(&mixture.to_tensor(), 2).unwrap();
         assert!(
-            (again.belonging(&[5.5, 0.0]).log_density - mixture.belonging(&[5.5, 0.0]).log_density).abs()
-                < 1e-2
+            (again.assign(&[5.5, 0.0]).log_density - mixture.assign(&[5.5, 0.0]).log_density).abs() < 1e-2
         );
     }
 
     #[test]
-    fn a_few_points_that_do_not_belong_make_no_group_wider() {
+    fn outliers_do_not_widen_a_component() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut values: Vec<f32> = (0..2_000).map(|_| rng.sample::<f32, _>(StandardNormal) * 0.1).collect();
         values.extend((0..60).map(|_| rng.random_range(-10.0f32..10.0)));
-        let mixture = Mixture::fit(&Matrix::new(values, 1), 1, 0);
-        // Without trimming, a deviation of ten widths would count as less than two.
-        assert!(mixture.belonging(&[1.0]).deviation[0].abs() > 4.0, "{:?}", mixture.belonging(&[1.0]));
+        let mixture = Mixture::fit(&Matrix::new(values, 1), 1, 0).unwrap();
+        // Without trimming, ten standard deviations would count as less than two.
+        assert!(mixture.assign(&[1.0]).deviation[0].abs() > 4.0, "{:?}", mixture.assign(&[1.0]));
     }
 
     #[test]
-    fn points_that_are_all_alike_are_one_group() {
-        let mixture = Mixture::fit(&Matrix::new(vec![0.5; 400], 2), 4, 0);
-        assert_eq!(mixture.groups.len(), 1);
-        assert!(mixture.belonging(&[0.5, 0.5]).log_density > mixture.belonging(&[0.6, 0.5]).log_density);
+    fn equal_points_are_one_component() {
+        let mixture = Mixture::fit(&Matrix::new(vec![0.5; 400], 2), 4, 0).unwrap();
+        assert_eq!(mixture.components.len(), 1);
+        assert!(mixture.assign(&[0.5, 0.5]).log_density > mixture.assign(&[0.6, 0.5]).log_density);
+    }
+
+    #[test]
+    fn small_and_odd_samples_are_fitted_or_rejected() {
+        let fit = |values: Vec<f32>, max| Mixture::fit(&Matrix::new(values, 1), max, 0);
+        assert_eq!(fit(vec![], 2), Err(TooFewPoints { n_points: 0, needed: 2 }));
+        assert!(fit(vec![1.0], 2).is_err());
+        // Each point is a cluster of its own, too small for a component.
+        assert_eq!(fit(vec![1.0, 9.0], 2).unwrap().components.len(), 1);
+        assert!(fit(vec![f32::NAN, 1.0], 2).is_err());
+    }
+
+    #[test]
+    fn a_tensor_that_is_not_a_mixture_is_rejected() {
+        let tensor = |values: Vec<f32>| Mixture::from_tensor(&Tensor::new(vec![1, 3], values), 1);
+        assert!(tensor(vec![1.0, 0.0, 1.0]).is_some());
+        assert!(tensor(vec![1.0, 0.0, 0.0]).is_none() && tensor(vec![0.0, 0.0, 1.0]).is_none());
+        assert!(Mixture::from_tensor(&Tensor::new(vec![0, 3], Vec::<f32>::new()), 1).is_none());
+        assert!(Mixture::from_tensor(&Tensor::row(vec![1.0f32; 3]), 1).is_none());
     }
 }

@@ -100,18 +100,15 @@ impl Pca {
     /// The mean of what was fitted, then each component.
     pub fn to_tensor(&self) -> Tensor {
         let rows = std::iter::once(&self.mean).chain(&self.components);
-        let values = rows.flatten().map(|value| *value as f32).collect();
-        Tensor { shape: vec![self.n_components() + 1, self.mean.len()], values }
+        let values: Vec<f32> = rows.flatten().map(|value| *value as f32).collect();
+        Tensor::new(vec![self.n_components() + 1, self.mean.len()], values)
     }
 
     /// What [`Self::to_tensor`] gave, which knows nothing of variances.
     pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
-        let [n_rows, n_columns] = tensor.shape[..] else { return None };
-        if n_rows < 2 || tensor.values.len() != n_rows * n_columns {
-            return None;
-        }
+        let [(2..), n_columns @ (1..)] = *tensor.shape() else { return None };
         let mut rows =
-            tensor.values.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
+            tensor.as_f32()?.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
         let mean = rows.next()?;
         Some(Self {
             mean,

@@ -19,6 +19,12 @@ pub enum Error {
     #[error("trees could not be fitted: {0}")]
     Trees(#[from] learn::boost::BoostError),
     #[error(transparent)]
+    ExtraTrees(#[from] learn::extra_trees::ExtraTreesError),
+    #[error(transparent)]
+    Settings(#[from] learn::nn::train::TrainSettingsError),
+    #[error(transparent)]
+    Stopped(#[from] workload::Stopped),
+    #[error(transparent)]
     Report(#[from] report::ReportError),
 }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use crate::workflow::{Delays, Span, TaskAttempt, WorkflowRun};
 use learn::Matrix;
+use learn::stats::{mean, quantile, std_dev};
 use serde::{Deserialize, Serialize};
 
 /// What is looked at in an attempt.
@@ -110,22 +111,15 @@ pub enum Statistic {
 impl Statistic {
     /// `values` are in order, and there is one at least.
     pub(crate) fn of(self, values: &[f64]) -> f64 {
-        let n = values.len() as f64;
-        let mean = values.iter().sum::<f64>() / n;
         match self {
-            Self::Mean => mean,
+            Self::Mean => mean(values),
             Self::Median => (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0,
-            Self::Deviation => (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / n).sqrt(),
+            Self::Deviation => std_dev(values),
             Self::Least => values[0],
             Self::Most => values[values.len() - 1],
             Self::High => quantile(values, 0.9),
         }
     }
-}
-
-/// Below which a share of some values is, which are in order.
-pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
-    sorted[((sorted.len() - 1) as f64 * share).round() as usize]
 }
 
 /// A column: a statistic of a quantity over the tasks of a kind.

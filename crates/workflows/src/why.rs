@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::workflow::{Span, TaskAttempt, WorkflowRun};
-use learn::moments::median;
+use learn::stats::median;
 use serde::Serialize;
 
 use crate::classify::Evidence;

@@ -9,7 +9,7 @@ use detect::analysis::CHANNELS;
 use learn::Matrix;
 use learn::boost::{BoostError, two_sample_scores};
 use learn::metrics::roc_auc;
-use learn::moments::{correlation, deviation, mean};
+use learn::stats::{correlation, mean, std_dev};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -190,12 +190,12 @@ fn features(window: &[Vec<[f32; 4]>], thread: usize) -> Vec<f32> {
         let steps: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
         features.extend([
             mean(&values),
-            deviation(&values),
+            std_dev(&values),
             values.iter().copied().fold(f64::MAX, f64::min),
             values.iter().copied().fold(f64::MIN, f64::max),
             correlation(values.windows(2).map(|pair| (pair[0], pair[1]))),
             mean(&steps),
-            deviation(&slow),
+            std_dev(&slow),
         ]);
     }
     let next = (thread + 1) % window[0].len();

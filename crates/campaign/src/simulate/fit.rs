@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use learn::moments::{correlation, deviation};
+use learn::stats::{correlation, std_dev};
 use learn::{KMeans, Matrix};
 use statrs::distribution::{ContinuousCDF, Normal};
 use workload::label::family;
@@ -115,7 +115,7 @@ fn fit_phases(runs: &[Run<'_>]) -> Phases {
 
 /// Numbers of phases, without those that are too rare.
 fn group(points: &Matrix) -> Vec<usize> {
-    let found = KMeans::fit(points, N_PHASES, 0);
+    let Ok(found) = KMeans::fit(points, N_PHASES, 0) else { return Vec::new() };
     let n_groups = found.centres.n_rows();
     let mut counts = vec![0usize; n_groups];
     found.groups.iter().for_each(|group| counts[*group] += 1);
@@ -328,7 +328,7 @@ fn waits_of(runs: &[Run<'_>], waited: &impl Fn(&[f32; 4]) -> f64) -> Vec<Vec<f64
 fn variation(series: &[Vec<f64>]) -> (f64, f64) {
     let values: Vec<f64> = series.iter().flatten().copied().collect();
     let pairs = series.iter().flat_map(|series| series.windows(2).map(|pair| (pair[0], pair[1])));
-    (deviation(&values), correlation(pairs))
+    (std_dev(&values), correlation(pairs))
 }
 
 /// A straight line through each job's memory.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use archive::{Archive, Selection};
+use learn::stats::{mean, std_dev};
 use learn::{Matrix, Pca, silhouette};
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -270,8 +271,6 @@ fn measure(
             scores.push(silhouette(&projected.select(chosen), &chosen_groups)?);
         }
     }
-    let mean = scores.iter().sum::<f64>() / scores.len() as f64;
-    let variance = scores.iter().map(|score| (score - mean).powi(2)).sum::<f64>() / scores.len() as f64;
     let samples = DAY_SECONDS / cost.interval as f64;
     let scatter = order[..subset].iter().map(|index| {
         let row = projected.row(*index);
@@ -279,8 +278,8 @@ fn measure(
     });
     Ok(Interval {
         seconds: cost.interval,
-        silhouette: mean,
-        spread: variance.sqrt(),
+        silhouette: mean(&scores),
+        spread: std_dev(&scores),
         explained: pca.explained_share.iter().sum(),
         samples_a_day: samples.round() as u64,
         bytes_a_day: (samples * cost.bytes_a_sample).round() as u64,

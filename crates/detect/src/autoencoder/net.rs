@@ -11,7 +11,7 @@ use learn::nn::ops::graph::Messages;
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::sample::sample;
 use learn::nn::ops::shape::{flatten, unflatten};
-use learn::nn::ops::softmax::rates;
+use learn::nn::ops::softmax::softmax_and_sigmoid;
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Value, Var};
 use rand::SeedableRng;
@@ -231,7 +231,7 @@ impl Net {
             x = block.forward(tape, x);
         }
         let out = self.to_rates.forward(tape, x);
-        rates(tape, out, N_RATES)
+        softmax_and_sigmoid(tape, out, N_RATES)
     }
 
     /// Embeddings as the decoder sees them during training: sampled from the encoder's distribution, or with

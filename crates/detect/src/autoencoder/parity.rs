@@ -58,7 +58,7 @@ fn forward_and_a_step_of_training_are_those_of_pytorch() {
             is_variational: case.is_variational,
         };
         let mut net = Net::new(&config, shape, 0);
-        let tensor = |weight: &Weight| Tensor { shape: weight.shape.clone(), values: weight.values.clone() };
+        let tensor = |weight: &Weight| Tensor::new(weight.shape.clone(), weight.values.clone());
         let tensors: Tensors =
             case.weights.iter().map(|(name, weight)| (name.clone(), tensor(weight))).collect();
         assert_eq!(tensors.len(), net.parameters.to_tensors().len(), "{}", case.name);

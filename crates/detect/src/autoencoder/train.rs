@@ -1,21 +1,23 @@
 //! The training objective of the autoencoders.
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 use learn::nn::ops::arithmetic::add;
 use learn::nn::ops::loss::{cross_entropy, divergence, norm, squared_error};
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
-use learn::nn::train::{Epoch, Objective, Then, TrainSettings, TrainState};
+use learn::nn::train::{Epoch, Objective, TrainSettings, TrainState};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
+use workload::{Stop, Stopped};
 
 use super::GraphScope;
 use super::net::Net;
 use crate::Sample;
 use crate::channel::N_RATES;
+use crate::error::DetectError;
 
 /// The weight of the cross entropy that is added to the squared error. Rare kinds of windows need it: where the softmax
 /// is certain of the wrong mode, the squared error has no gradient.
@@ -137,23 +139,24 @@ impl Objective for Reconstruction<'_> {
         loss(self.net, tape, Inputs { windows: &windows, graphs: &graphs }, weights, noise(seed))
     }
 
-    fn validation(&self, parameters: &Parameters) -> f64 {
+    fn validation(&self, parameters: &Parameters, stop: &Stop) -> Result<f64, Stopped> {
         // A subset, evenly spread, is enough for early stopping.
         let n_most = (MAX_VALIDATED / self.validation.mean_size()).ceil() as usize;
         let every = self.validation.graphs.len().div_ceil(n_most.max(1)).max(1);
         let items: Vec<usize> = (0..self.validation.graphs.len()).step_by(every).collect();
         let n_windows: usize = items.iter().map(|item| self.validation.graphs[*item].1.len()).sum();
         let n_graphs = (64.0 / self.validation.mean_size()).ceil().max(1.0) as usize;
-        let errors: Vec<f64> = items
+        let errors: Result<Vec<f64>, Stopped> = items
             .par_chunks(n_graphs)
             .map(|items| {
+                stop.check()?;
                 let (windows, graphs) = self.validation.gather(items);
                 let mut tape = Tape::new(parameters);
                 let error = error(self.net, &mut tape, &windows, &graphs, 1.0 / self.net.size() as f32);
-                f64::from(tape.scalar(error))
+                Ok(f64::from(tape.scalar(error)))
             })
             .collect();
-        errors.iter().sum::<f64>() / n_windows.max(1) as f64
+        Ok(errors?.iter().sum::<f64>() / n_windows.max(1) as f64)
     }
 }
 
@@ -172,19 +175,21 @@ pub fn fit(
     mut net: Net,
     fit: &Fit<'_>,
     resumed: Option<TrainState>,
-    after_epoch: impl FnMut(&Epoch, &TrainState) -> Then,
-) -> Net {
+    stop: &Stop,
+    after_epoch: impl FnMut(&Epoch, &TrainState) -> Result<ControlFlow<()>, DetectError>,
+) -> Result<Net, DetectError> {
     let train = Graphs::new(fit.train, fit.scope);
     let validation = Graphs::new(fit.validation, fit.scope);
     let settings = fit.settings;
     // With little data, batches are small, so that there are enough optimisation steps. A batch has about the same
     // number of windows whatever the size of the graphs.
-    let n_windows = settings.batch.min(train.sample.n_windows() / MIN_STEPS).max(MIN_BATCH);
-    let batch = (n_windows as f64 / train.mean_size()).round().max(1.0) as usize;
-    let settings = TrainSettings { batch, ..settings.clone() };
+    let n_windows = settings.batch_size.min(train.sample.n_windows() / MIN_STEPS).max(MIN_BATCH);
+    let batch_size = (n_windows as f64 / train.mean_size()).round().max(1.0) as usize;
+    let settings = TrainSettings { batch_size, ..settings.clone() }.check()?;
     let mut state = resumed.unwrap_or_else(|| TrainState::new(net.parameters.clone(), &settings));
     let divergence_weight = fit.divergence_weight;
-    state.train(&Reconstruction { net: &net, train, validation, divergence_weight }, &settings, after_epoch);
+    let objective = Reconstruction { net: &net, train, validation, divergence_weight };
+    state.train(&objective, &settings, stop, after_epoch)?;
     net.parameters = state.best.map_or(state.parameters, |best| best.parameters);
-    net
+    Ok(net)
 }

@@ -26,7 +26,6 @@ pub struct Experiment<'a> {
     pub seed: u64,
     /// The fraction of training windows that faults are injected into.
     pub contamination: f64,
-    pub control: Control<'a>,
 }
 
 /// The progress of an experiment.
@@ -54,8 +53,12 @@ pub struct ExperimentData {
 
 impl Experiment<'_> {
     /// Reads the data. Faults are injected into the training sample if so configured.
-    pub fn read(&self, mut tell: impl FnMut(ExperimentStep<'_>)) -> Result<ExperimentData, DetectError> {
-        let Self { archive, config, seed, control, .. } = *self;
+    pub fn read(
+        &self,
+        control: Control<'_>,
+        mut tell: impl FnMut(ExperimentStep<'_>),
+    ) -> Result<ExperimentData, DetectError> {
+        let Self { archive, config, seed, .. } = *self;
         let sampler = Sampler { archive, config, seed, control };
         let mut training = sampler.training_data()?;
         let test = sampler.sample(Set::Test)?;
@@ -70,6 +73,7 @@ impl Experiment<'_> {
     pub fn run<'a>(
         &self,
         data: &'a ExperimentData,
+        control: Control<'_>,
         mut tell: impl FnMut(ExperimentStep<'_>),
     ) -> Result<(Report, TestSet<'a>), DetectError> {
         let training = &data.training;
@@ -85,7 +89,7 @@ impl Experiment<'_> {
             // Without a random start, all members would be equal.
             let n_members = if kind.is_random() { self.n_members } else { 1 };
             for member in 0..n_members {
-                let (seed, control) = (self.seed + member as u64, self.control);
+                let seed = self.seed + member as u64;
                 let run = Training { kind, config: self.config, seed, checkpoint: None, control };
                 let started = Instant::now();
                 let detector = run.fit(training, |_| {})?;

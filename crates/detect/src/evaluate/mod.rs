@@ -12,8 +12,8 @@ use std::time::Instant;
 
 use learn::Matrix;
 use learn::metrics::{pr_auc, roc_auc, vus_pr};
-use learn::moments::mean;
 use learn::silhouette::silhouette;
+use learn::stats::mean;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;

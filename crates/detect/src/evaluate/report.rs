@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use learn::moments::{deviation, mean};
+use learn::stats::{mean, std_dev};
 use report::text::{show_bytes, show_count};
 use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde::Serialize;
@@ -45,7 +45,7 @@ pub struct Spread {
 impl Spread {
     fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
         let values: Vec<f64> = values.collect();
-        (!values.is_empty()).then(|| Self { mean: mean(&values), std_dev: deviation(&values) })
+        (!values.is_empty()).then(|| Self { mean: mean(&values), std_dev: std_dev(&values) })
     }
 }
 

@@ -4,7 +4,7 @@
 //! All estimates are medians, so that a few anomalous windows in the training data change little.
 
 use learn::artifact::Tensor;
-use learn::moments::{NORMAL_WIDTH, median, median_deviation};
+use learn::stats::{MAD_TO_STD, mad_std, median};
 
 /// The variance of a median of many normal variables, relative to that of their mean.
 const MEDIAN_VARIANCE: f64 = std::f64::consts::FRAC_PI_2;
@@ -72,16 +72,13 @@ impl GroupDeviation {
                 residuals.extend(group.iter().map(|member| (member[axis] - pooled[axis]) * correction));
             }
             // Without groups of two, the individual variance is that of whitened deviations: one.
-            let of_individual = if residuals.is_empty() {
-                1.0
-            } else {
-                median_deviation(residuals).powi(2).max(MIN_VARIANCE)
-            };
+            let of_individual =
+                if residuals.is_empty() { 1.0 } else { mad_std(residuals).powi(2).max(MIN_VARIANCE) };
             let of_centre = median(of_train.iter().map(|pooled| pooled[axis]).collect());
             let offsets = of_held_out.iter().map(|pooled| (pooled[axis] - of_centre).abs()).collect();
             let expected = of_individual * sampling / held_out.len().max(1) as f64;
             centre.push(of_centre);
-            common.push(inflation * ((NORMAL_WIDTH * median(offsets)).powi(2) - expected).max(MIN_VARIANCE));
+            common.push(inflation * ((MAD_TO_STD * median(offsets)).powi(2) - expected).max(MIN_VARIANCE));
             individual.push(of_individual);
         }
         Self { pool, centre, common, individual }
@@ -145,14 +142,14 @@ impl GroupDeviation {
 
     pub fn to_tensor(&self) -> Tensor {
         let values = [&self.centre, &self.common, &self.individual];
-        let values = values.into_iter().flatten().map(|value| *value as f32).collect();
-        Tensor { shape: vec![3, self.centre.len()], values }
+        let values: Vec<f32> = values.into_iter().flatten().map(|value| *value as f32).collect();
+        Tensor::new(vec![3, self.centre.len()], values)
     }
 
     pub fn from_tensor(tensor: &Tensor, pool: Pool) -> Option<Self> {
-        let [3, size] = tensor.shape[..] else { return None };
-        let mut rows =
-            tensor.values.chunks_exact(size).map(|row| row.iter().map(|value| f64::from(*value)).collect());
+        let [3, size @ (1..)] = *tensor.shape() else { return None };
+        let rows = tensor.as_f32()?.chunks_exact(size);
+        let mut rows = rows.map(|row| row.iter().map(|value| f64::from(*value)).collect());
         Some(Self { pool, centre: rows.next()?, common: rows.next()?, individual: rows.next()? })
     }
 }

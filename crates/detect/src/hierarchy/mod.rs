@@ -12,9 +12,9 @@ mod group;
 mod p_value;
 mod pooled;
 
-use learn::Matrix;
 use learn::artifact::Tensors;
 use learn::mixture::Mixture;
+use learn::{Matrix, TooFewPoints};
 use rayon::prelude::*;
 
 use self::features::{error_feature, feature_names, features};
@@ -45,14 +45,19 @@ pub struct FittedHierarchy {
 impl Hierarchy {
     /// The distributions of the levels are fitted to validation data, so its scores are cross-fitted: each half is
     /// scored with distributions fitted to the other half. Scored by themselves, they would be too low.
-    pub fn fit(base: Autoencoder, train: &Sample, validation: &Sample, seed: u64) -> FittedHierarchy {
+    pub fn fit(
+        base: Autoencoder,
+        train: &Sample,
+        validation: &Sample,
+        seed: u64,
+    ) -> Result<FittedHierarchy, TooFewPoints> {
         let describe_all = |sample: &Sample| -> Vec<Vec<Vec<f32>>> {
             sample.batches.iter().map(|batch| describe(batch, &base.examine(batch))).collect()
         };
         let (of_train, of_validation) = (describe_all(train), describe_all(validation));
         let rows: Vec<f32> = of_train.iter().flatten().flatten().copied().collect();
         let size = of_train.iter().flatten().next().map_or(1, Vec::len);
-        let mixture = Mixture::fit(&Matrix::new(rows, size), N_COMPONENTS, seed);
+        let mixture = Mixture::fit(&Matrix::new(rows, size), N_COMPONENTS, seed)?;
         let pool_all = |sample: &Sample, described: &[Vec<Vec<f32>>]| -> Vec<Pooled> {
             let pairs = sample.batches.iter().zip(described);
             pairs.map(|(batch, described)| Pooled::new(batch, described, &mixture)).collect()
@@ -68,11 +73,11 @@ impl Hierarchy {
         let mut validation_scores = if earlier.is_empty() { Vec::new() } else { scores_by(later, earlier) };
         validation_scores.extend(scores_by(earlier, later));
         let levels = Levels::fit(&of_train, &of_validation, size);
-        FittedHierarchy { hierarchy: Self { base, mixture, levels }, validation_scores }
+        Ok(FittedHierarchy { hierarchy: Self { base, mixture, levels }, validation_scores })
     }
 
     pub fn from_tensors(base: Autoencoder, tensors: &Tensors) -> Option<Self> {
-        let size = *tensors.get("level.job")?.shape.get(1)?;
+        let size = *tensors.get("level.job")?.shape().get(1)?;
         let mixture = Mixture::from_tensor(tensors.get("mixture")?, size)?;
         Some(Self { base, mixture, levels: Levels::from_tensors(tensors)? })
     }
@@ -92,7 +97,7 @@ impl Hierarchy {
         let expected = if level == Level::Peers {
             mean_rows(compared.peers.iter().map(|row| described[*row].as_slice()))
         } else {
-            mean_rows(compared.observed.map(|row| self.mixture.groups[pooled.components[row]].mean()))
+            mean_rows(compared.observed.map(|row| self.mixture.components()[pooled.components[row]].mean()))
         };
         let values = z_scores.into_iter().zip(observed.into_iter().zip(expected)).zip(names);
         values

@@ -73,12 +73,13 @@ impl NormalDistances {
     }
 
     pub fn to_tensor(&self) -> Tensor {
-        let values = self.quantiles.iter().chain([&self.exponent]).map(|value| *value as f32).collect();
-        Tensor { shape: vec![N_QUANTILES + 1], values }
+        let values: Vec<f32> =
+            self.quantiles.iter().chain([&self.exponent]).map(|value| *value as f32).collect();
+        Tensor::row(values)
     }
 
     pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
-        let values: Vec<f64> = tensor.values.iter().map(|value| f64::from(*value)).collect();
+        let values: Vec<f64> = tensor.as_f32()?.iter().map(|value| f64::from(*value)).collect();
         let (exponent, quantiles) = values.split_last()?;
         (quantiles.len() == N_QUANTILES).then(|| Self { quantiles: quantiles.to_vec(), exponent: *exponent })
     }

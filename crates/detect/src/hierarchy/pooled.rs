@@ -55,8 +55,8 @@ impl Pooled {
         let (deviations, components): (Vec<Vec<f64>>, Vec<usize>) = described
             .par_iter()
             .map(|row| {
-                let belonging = mixture.belonging(row);
-                (belonging.deviation, belonging.group)
+                let assignment = mixture.assign(row);
+                (assignment.deviation, assignment.component)
             })
             .unzip();
         let windows_of_job = batch.jobs();

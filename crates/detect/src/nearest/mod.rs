@@ -4,6 +4,7 @@
 use learn::Matrix;
 use learn::artifact::{Tensor, Tensors};
 use learn::pca::PcaError;
+use learn::stats::squared_distance;
 use rand::SeedableRng;
 use rand::seq::IteratorRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -35,14 +36,13 @@ impl Nearest {
 
     pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
         let remembered = tensors.get(TENSOR)?;
-        let [_, n_columns] = remembered.shape[..] else { return None };
+        let [_, n_columns @ (1..)] = *remembered.shape() else { return None };
         let components = Components::from_tensors(tensors)?;
-        Some(Self { stored: Matrix::new(remembered.values.clone(), n_columns), components })
+        Some(Self { stored: Matrix::new(remembered.as_f32()?.to_vec(), n_columns), components })
     }
 
     fn nearest(&self, window: &[f32]) -> &[f32] {
-        let distance = |other: &[f32]| window.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-        let rows = self.stored.rows().map(|row| (distance(row), row));
+        let rows = self.stored.rows().map(|row| (squared_distance(window, row), row));
         rows.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(&[], |(_, row)| row)
     }
 }
@@ -63,7 +63,7 @@ impl Detector for Nearest {
     fn tensors(&self) -> Tensors {
         let shape = vec![self.stored.n_rows(), self.stored.n_columns()];
         let mut tensors = self.components.tensors();
-        tensors.insert(TENSOR.into(), Tensor { shape, values: self.stored.as_slice().to_vec() });
+        tensors.insert(TENSOR.into(), Tensor::new(shape, self.stored.as_slice().to_vec()));
         tensors
     }
 }

@@ -55,8 +55,6 @@ fn drawn(means: &[f32], logs: &[f32], draw: usize) -> Vec<f32> {
 
 /// The mean squared difference of samples from the expectation.
 fn variance(draws: &[Vec<f32>], expected: &[f32]) -> f64 {
-    let of_draw = |draw: &Vec<f32>| {
-        draw.iter().zip(expected).map(|(drawn, expected)| f64::from(drawn - expected).powi(2)).sum::<f64>()
-    };
+    let of_draw = |draw: &Vec<f32>| learn::stats::squared_distance(draw, expected);
     draws.iter().map(of_draw).sum::<f64>() / (draws.len() * expected.len()) as f64
 }

@@ -78,7 +78,7 @@ fn stretches(jobs: &Jobs) -> Vec<Vec<f32>> {
         for column in &columns {
             let known: Vec<f64> =
                 column[first..first + STRETCH].iter().map(|v| if v.is_nan() { -1.0 } else { *v }).collect();
-            let mean = learn::moments::mean(&known);
+            let mean = learn::stats::mean(&known);
             let off: Vec<f64> = known.iter().map(|value| value - mean).collect();
             let power: f64 = off.iter().map(|off| off * off).sum();
             let next: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use learn::moments::{correlation, deviation};
+use learn::stats::{correlation, std_dev};
 use serde::Serialize;
 
 use crate::features::{FeatureKind, FeatureSpec, Jobs};
@@ -71,7 +71,7 @@ fn sorted(values: &[f64]) -> Vec<f64> {
 }
 
 fn number(real: &[f64], made: &[f64]) -> Figures {
-    let width = deviation(&sorted(real)).max(1e-12);
+    let width = std_dev(&sorted(real)).max(1e-12);
     let (ks, area) = distances(&sorted(real), &sorted(made));
     Figures::Number { ks_complement: 1.0 - ks, wasserstein: area / width }
 }

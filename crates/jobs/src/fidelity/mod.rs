@@ -96,7 +96,7 @@ pub fn score(real: &Jobs, made: &Jobs, settings: ScoreSettings) -> Result<Fideli
 
 pub fn likeness(real: &Jobs, made: &Jobs, seed: u64) -> Result<Likeness> {
     let (columns, pairs) = (columns(real, made), pairs(real, made));
-    let mean = |scores: Vec<f64>| if scores.is_empty() { 1.0 } else { learn::moments::mean(&scores) };
+    let mean = |scores: Vec<f64>| if scores.is_empty() { 1.0 } else { learn::stats::mean(&scores) };
     Ok(Likeness {
         column_score: mean(columns.iter().map(|column| column.figures.score()).collect()),
         pair_score: mean(pairs.iter().map(|pair| pair.score).collect()),

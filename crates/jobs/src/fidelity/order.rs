@@ -81,7 +81,7 @@ pub fn order(real: &Jobs, made: &Jobs) -> Order {
 pub fn autocorrelation(values: &[f64], lag: usize) -> f64 {
     let logs: Vec<f64> =
         values.iter().map(|value| if value.is_nan() { 0.0 } else { value.max(0.0).ln_1p() }).collect();
-    let mean = learn::moments::mean(&logs);
+    let mean = learn::stats::mean(&logs);
     let off: Vec<f64> = logs.iter().map(|log| log - mean).collect();
     let power: f64 = off.iter().map(|off| off * off).sum();
     if power == 0.0 {
@@ -110,7 +110,7 @@ pub fn dispersion(jobs: &Jobs, width: f64) -> f64 {
     }
     let mut counts = vec![0.0; n_bins];
     arrivals.iter().for_each(|time| counts[(time / width) as usize] += 1.0);
-    learn::moments::deviation(&counts).powi(2) / learn::moments::mean(&counts)
+    learn::stats::std_dev(&counts).powi(2) / learn::stats::mean(&counts)
 }
 
 /// The share of arrivals in each of `n_bins` stretches of `width` that come round again.

@@ -121,7 +121,7 @@ impl Scaled {
             FeatureKind::Number { .. } => {
                 let logs: Vec<f64> =
                     values.iter().filter(|value| !value.is_nan()).map(|value| log(*value)).collect();
-                Some(learn::moments::deviation(&logs).max(1e-9))
+                Some(learn::stats::std_dev(&logs).max(1e-9))
             }
         };
         Self { widths: real.specs.iter().zip(&real.values).map(width).collect() }
@@ -145,7 +145,7 @@ impl Scaled {
             let least = others.map(|(_, other)| self.distance(point, other)).fold(f32::MAX, f32::min);
             f64::from(least).sqrt()
         });
-        learn::moments::median(closest.collect())
+        learn::stats::median(closest.collect())
     }
 
     fn distance(&self, one: &[f32], other: &[f32]) -> f32 {

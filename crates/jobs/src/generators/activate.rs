@@ -1,9 +1,9 @@
 //! How networks end that make rows of a table, and what they are held against.
 
 use learn::nn::ops::loss::known;
-use learn::nn::ops::softmax::shares;
 use learn::nn::parameters::ParameterId;
 use learn::nn::tape::{Back, Operation, Tape, Value, Var};
+use learn::stats::softmax_into;
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -29,7 +29,7 @@ pub fn activate(tape: &mut Tape<'_>, x: Var, blocks: &[Block], noise: &[f32]) ->
                         .zip(&noise[range.clone()])
                         .map(|(x, n)| (x + n) / TEMPERATURE)
                         .collect();
-                    shares(&drawn, &mut row[range]);
+                    softmax_into(&drawn, &mut row[range]);
                 }
             }
         }
@@ -106,7 +106,7 @@ pub fn unlikely(tape: &mut Tape<'_>, x: Var, blocks: &[Block], wanted: &[(usize,
     {
         let range = blocks[*block].first..blocks[*block].first + blocks[*block].len;
         let slopes = &mut slopes[range.clone()];
-        shares(&row[range], slopes);
+        softmax_into(&row[range], slopes);
         sum -= slopes[*which].max(1e-12).ln() / n_rows;
         slopes[*which] -= 1.0;
         slopes.iter_mut().for_each(|slope| *slope /= n_rows);
@@ -153,7 +153,7 @@ pub fn improbability(
                 }
                 BlockKind::OneOf => {
                     let slopes = &mut slopes[range.clone()];
-                    shares(&row[range.clone()], slopes);
+                    softmax_into(&row[range.clone()], slopes);
                     for (slope, target) in slopes.iter_mut().zip(&target[range]) {
                         sum -= f64::from(target * slope.max(1e-12).ln());
                         *slope = scale * (*slope - target);
@@ -183,7 +183,7 @@ impl Operation for Improbability {
 
 #[cfg(test)]
 mod tests {
-    use learn::nn::check::assert_gradients;
+    use learn::nn::gradient_check::assert_gradients;
     use learn::nn::ops::elementwise::weighted_sum;
     use learn::nn::ops::linear::{Activation, Linear};
     use learn::nn::parameters::Parameters;

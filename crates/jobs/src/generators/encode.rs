@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use learn::modes::{Mode, modes};
+use learn::bayesian_mixture::{MixtureComponent, fit_components};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
@@ -57,7 +57,7 @@ enum Code {
         line: Line,
         /// Values that many jobs share, each a mode of its own; the others come after them.
         heaps: Vec<f64>,
-        modes: Vec<Mode>,
+        modes: Vec<MixtureComponent>,
         /// Whether the last of the modes is for what is not known.
         has_missing: bool,
         /// The only values that there are, in order, where they are few.
@@ -197,7 +197,7 @@ impl Code {
         let bent: Vec<f64> =
             known.iter().filter(|value| !heaps.contains(value)).map(|value| line.bend(*value, 0.5)).collect();
         let has_missing = known.len() < values.len();
-        let modes = if bent.is_empty() { Vec::new() } else { modes(&bent, most_modes, seed) };
+        let modes = fit_components(&bent, most_modes, seed);
         Self::Number { heaps, modes, line, has_missing, known: only }
     }
 
@@ -226,7 +226,7 @@ impl Code {
                     left -= densities[which];
                     which += 1;
                 }
-                let place = (bent - modes[which].mean) / (WIDTHS * modes[which].width);
+                let place = (bent - modes[which].mean) / (WIDTHS * modes[which].std_dev);
                 row[0] = place.clamp(-0.99, 0.99) as f32;
                 row[1 + heaps.len() + which] = 1.0;
             }
@@ -245,7 +245,7 @@ impl Code {
                 match modes.get(which.saturating_sub(heaps.len())) {
                     _ if which < heaps.len() => heaps[which],
                     Some(mode) => {
-                        let bent = f64::from(row[0].clamp(-1.0, 1.0)) * WIDTHS * mode.width + mode.mean;
+                        let bent = f64::from(row[0].clamp(-1.0, 1.0)) * WIDTHS * mode.std_dev + mode.mean;
                         nearest(known, line.unbend(bent))
                     }
                     None => f64::NAN,

@@ -25,7 +25,7 @@ impl GaussianCopula {
         let found = scores.scores(jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
         let size = found.len();
         let cell = |a: usize, b: usize| {
-            let known = learn::moments::correlation(found[a].iter().copied().zip(found[b].iter().copied()));
+            let known = learn::stats::correlation(found[a].iter().copied().zip(found[b].iter().copied()));
             let known = if known.is_finite() { known } else { 0.0 };
             if a == b { 1.0 + RIDGE } else { known * (1.0 - RIDGE) }
         };
@@ -38,8 +38,8 @@ impl GaussianCopula {
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let scores = serde_json::from_value(settings.clone()).ok()?;
         let tensor = tensors.get("mixing")?;
-        let [size, _] = tensor.shape[..] else { return None };
-        let values = tensor.values.iter().map(|value| f64::from(*value));
+        let [size, _] = *tensor.shape() else { return None };
+        let values = tensor.as_f32()?.iter().map(|value| f64::from(*value));
         Some(Self { scores, mixing: DMatrix::from_row_iterator(size, size, values) })
     }
 }
@@ -61,8 +61,8 @@ impl Generator for GaussianCopula {
 
     fn tensors(&self) -> Tensors {
         let size = self.mixing.nrows();
-        let values = self.mixing.transpose().iter().map(|value| *value as f32).collect();
-        Tensors::from([("mixing".to_owned(), Tensor { shape: vec![size, size], values })])
+        let values: Vec<f32> = self.mixing.transpose().iter().map(|value| *value as f32).collect();
+        Tensors::from([("mixing".to_owned(), Tensor::new(vec![size, size], values))])
     }
 
     fn settings(&self) -> serde_json::Value {

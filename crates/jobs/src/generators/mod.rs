@@ -10,7 +10,7 @@ pub mod tvae;
 use std::path::Path;
 use std::time::Duration;
 
-use learn::artifact::{Artifact, Tensors};
+use learn::artifact::{Artifact, Provenance, Tensors};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
@@ -224,7 +224,7 @@ impl Fitted {
         Ok(Self { model, schema: trace.schema.clone(), specs: jobs.specs, ranges, origin, generator })
     }
 
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    pub fn write(&self, folder: &Path, provenance: &Provenance) -> Result<()> {
         let body = Body {
             schema: self.schema.clone(),
             specs: self.specs.clone(),
@@ -233,13 +233,17 @@ impl Fitted {
             settings: self.generator.settings(),
         };
         let body = serde_json::to_value(body).map_err(|error| Error::file(folder, error))?;
-        let artifact =
-            Artifact { kind: format!("jobs/{}", self.model.name()), body, tensors: self.generator.tensors() };
+        let artifact = Artifact {
+            kind: format!("jobs/{}", self.model.name()),
+            body,
+            tensors: self.generator.tensors(),
+            provenance: provenance.clone(),
+        };
         Ok(artifact.write(folder)?)
     }
 
     pub fn read(folder: &Path) -> Result<Self> {
-        let artifact = Artifact::read(folder, "jobs/")?;
+        let artifact = Artifact::read(folder, "jobs")?;
         let name = artifact.kind.trim_start_matches("jobs/");
         let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
             return Err(Error::file(

@@ -2,6 +2,7 @@
 
 use jobs::generators::{Ask, FitSettings, Fitted, Model};
 use jobs::{Preset, Table, Trace};
+use learn::artifact::Provenance;
 use testbed::workspace;
 
 use crate::made::{HEADER, csv, trace, trace_of};
@@ -47,7 +48,7 @@ fn one_seed_makes_one_trace_also_after_it_was_on_disk() {
         let fitted = fitted(&trace(300), model);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
-        fitted.write(&path).unwrap();
+        fitted.write(&path, &Provenance::default()).unwrap();
         let again = Fitted::read(&path).unwrap();
         let table = fitted.sample(&ask(80, 5)).unwrap();
         assert!(table == again.sample(&ask(80, 5)).unwrap(), "{}", model.name());

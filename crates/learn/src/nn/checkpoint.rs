@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::adam::Adam;
 use super::parameters::Parameters;
 use super::train::{Best, TrainState};
-use crate::artifact::{Artifact, ArtifactError, Tensor, Tensors};
+use crate::artifact::{Artifact, ArtifactError, Provenance, Tensor, Tensors};
 
 const KIND: &str = "checkpoint";
 
@@ -34,7 +34,7 @@ impl TrainState {
         let mut tensors = prefixed("now", &self.parameters);
         let (n_steps, means, squares) = self.adam.moments();
         for (name, values) in [("adam.means", means), ("adam.squares", squares)] {
-            tensors.insert(name.into(), Tensor { shape: vec![values.len()], values: values.to_vec() });
+            tensors.insert(name.into(), Tensor::row(values.to_vec()));
         }
         if let Some(best) = &self.best {
             tensors.extend(prefixed("best", &best.parameters));
@@ -44,7 +44,7 @@ impl TrainState {
             .as_ref()
             .map(|best| BestBody { validation_bits: best.validation.to_bits(), epoch: best.epoch });
         let body = json!(Body { of: of.clone(), epoch: self.epoch, n_steps, best });
-        Artifact { kind: KIND.into(), body, tensors }.write(folder)
+        Artifact { kind: KIND.into(), body, tensors, provenance: Provenance::default() }.write(folder)
     }
 
     /// Where training stood; `None` if there is no checkpoint of the same training. `parameters` are those that
@@ -71,10 +71,10 @@ impl TrainState {
             let tensors: Tensors = artifact.tensors.iter().filter_map(strip).collect();
             let mut taken = parameters.clone();
             taken.load(&tensors).map_err(|error| ArtifactError::damaged(folder, error))?;
-            Ok(taken)
+            Ok::<_, ArtifactError>(taken)
         };
         let moments = |name: &str| {
-            let found = artifact.tensors.get(name).map(|tensor| tensor.values.clone());
+            let found = artifact.tensors.get(name).and_then(|tensor| tensor.as_f32()).map(<[f32]>::to_vec);
             found
                 .filter(|values| values.len() == parameters.values().len())
                 .ok_or_else(|| ArtifactError::damaged(folder, format!("{name} is missing")))

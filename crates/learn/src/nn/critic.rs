@@ -8,7 +8,7 @@
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::gemm::{Into, View, multiply};
+use super::gemm::{Accumulate, View, multiply};
 use super::ops::elementwise::{leaky, scaled};
 use super::ops::linear::{Activation, Linear};
 use super::ops::loss::known;
@@ -139,7 +139,7 @@ fn transposed(tape: &mut Tape<'_>, weight: ParameterId, x: Var) -> Var {
     let mut out = Value::zeros(n_rows, n_inputs, Layout::Plain);
     let across = View::transposed(tape.parameters.get(weight), n_outputs);
     let rows = View::rows(&value.data, n_outputs);
-    multiply([n_rows, n_inputs, n_outputs], &mut out.data, n_inputs, Into::Replace, rows, across);
+    multiply([n_rows, n_inputs, n_outputs], &mut out.data, n_inputs, Accumulate::Overwrite, rows, across);
     tape.push(out, Transposed { weight, x, shape: [n_inputs, n_outputs] })
 }
 
@@ -156,11 +156,11 @@ impl Operation for Transposed {
         let columns = View::transposed(gradient, n_inputs);
         let (input, weight) = back.value_and_parameter(self.x, self.weight);
         let rows = View::rows(&input.data, n_outputs);
-        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Into::Add, columns, rows);
+        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Accumulate::Add, columns, rows);
         let mut of_x = vec![0.0; n_rows * n_outputs];
         let across = View::rows(back.parameters.get(self.weight), n_outputs);
         let rows = View::rows(gradient, n_inputs);
-        multiply([n_rows, n_outputs, n_inputs], &mut of_x, n_outputs, Into::Replace, rows, across);
+        multiply([n_rows, n_outputs, n_inputs], &mut of_x, n_outputs, Accumulate::Overwrite, rows, across);
         back.give(self.x, of_x);
     }
 }
@@ -169,7 +169,7 @@ impl Operation for Transposed {
 mod tests {
     use rand::SeedableRng;
 
-    use super::super::check::assert_gradients;
+    use super::super::gradient_check::assert_gradients;
     use super::super::ops::elementwise::weighted_sum;
     use super::*;
 
@@ -239,9 +239,10 @@ mod tests {
         let recorded: Recorded = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
         let mut parameters = Parameters::default();
         let critic = Critic::new(&mut parameters, recorded.n_inputs, &recorded.widths, 0.0, &mut rng());
-        let tensors = recorded.weights.into_iter().map(|(name, weight)| {
-            (name, crate::artifact::Tensor { shape: weight.shape, values: weight.values })
-        });
+        let tensors = recorded
+            .weights
+            .into_iter()
+            .map(|(name, weight)| (name, crate::artifact::Tensor::new(weight.shape, weight.values)));
         parameters.load(&tensors.collect()).unwrap();
         let near = |found: &[f32], wanted: &[f32]| {
             assert_eq!(found.len(), wanted.len());

@@ -29,10 +29,10 @@ impl<'a> View<'a> {
     }
 }
 
-/// What becomes of what is there already.
+/// What happens to the values already in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Into {
-    Replace,
+pub enum Accumulate {
+    Overwrite,
     Add,
 }
 
@@ -45,7 +45,7 @@ pub fn multiply(
     [m, n, k]: [usize; 3],
     out: &mut [f32],
     out_stride: usize,
-    how: Into,
+    how: Accumulate,
     a: View<'_>,
     b: View<'_>,
 ) {
@@ -54,7 +54,7 @@ pub fn multiply(
     }
     assert!(out_stride >= n && (m - 1) * out_stride + n <= out.len(), "the product has no room");
     if k == 0 {
-        if how == Into::Replace {
+        if how == Accumulate::Overwrite {
             out.chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
         }
         return;
@@ -70,7 +70,7 @@ pub fn multiply(
             out.as_mut_ptr(),
             1,
             out_stride as isize,
-            how == Into::Add,
+            how == Accumulate::Add,
             a.values.as_ptr(),
             a.column_stride as isize,
             a.row_stride as isize,
@@ -113,7 +113,7 @@ mod tests {
                 (View::rows(&a, k), View::transposed(&b, k)),
             ] {
                 let mut out = vec![1.0; m * n];
-                multiply([m, n, k], &mut out, n, Into::Add, a, b);
+                multiply([m, n, k], &mut out, n, Accumulate::Add, a, b);
                 let expected = plain(m, n, k, a, b);
                 prop_assert!(out.iter().zip(&expected).all(|(found, wanted)| (found - wanted - 1.0).abs() < 1e-3));
             }
@@ -127,7 +127,7 @@ mod tests {
             [2, 2, 2],
             &mut [0.0; 4],
             2,
-            Into::Replace,
+            Accumulate::Overwrite,
             View::rows(&[0.0; 3], 2),
             View::rows(&[0.0; 4], 2),
         );

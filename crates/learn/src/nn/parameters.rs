@@ -31,6 +31,8 @@ pub enum ParameterError {
     Missing(String),
     #[error("parameter {name} has the shape {found:?}, not {expected:?}")]
     Shape { name: String, found: Vec<usize>, expected: Vec<usize> },
+    #[error("parameter {0} is not stored as f32")]
+    Type(String),
 }
 
 impl Parameters {
@@ -88,7 +90,7 @@ impl Parameters {
     /// Every parameter, under its name.
     pub fn to_tensors(&self) -> Tensors {
         let tensor = |(name, shape, values): (&str, &[usize], &[f32])| {
-            (name.to_owned(), Tensor { shape: shape.to_vec(), values: values.to_vec() })
+            (name.to_owned(), Tensor::new(shape.to_vec(), values.to_vec()))
         };
         self.iter().map(tensor).collect()
     }
@@ -98,11 +100,12 @@ impl Parameters {
         let mut values = Vec::with_capacity(self.values.len());
         for one in &self.known {
             let found = tensors.get(&one.name).ok_or_else(|| ParameterError::Missing(one.name.clone()))?;
-            if found.shape != one.shape || found.values.len() != one.range.len() {
+            let found_values = found.as_f32().ok_or_else(|| ParameterError::Type(one.name.clone()))?;
+            if found.shape() != one.shape || found_values.len() != one.range.len() {
                 let (name, expected) = (one.name.clone(), one.shape.clone());
-                return Err(ParameterError::Shape { name, found: found.shape.clone(), expected });
+                return Err(ParameterError::Shape { name, found: found.shape().to_vec(), expected });
             }
-            values.extend_from_slice(&found.values);
+            values.extend_from_slice(found_values);
         }
         self.values = values;
         Ok(())

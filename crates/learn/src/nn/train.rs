@@ -1,6 +1,7 @@
-//! Training: batches in random order, shards of them on all threads, Adam, and an end when what is held out
-//! does not get better any more.
+//! The training loop: mini-batches in random order, split over all threads; Adam; early stopping on the
+//! validation loss.
 
+use std::ops::{ControlFlow, Deref};
 use std::time::{Duration, Instant};
 
 use rand::SeedableRng;
@@ -8,49 +9,99 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use workload::{Stop, Stopped};
 
 use super::adam::Adam;
 use super::parameters::Parameters;
 use super::tape::{Tape, Var, add};
 
-/// Shards of a batch, whatever the number of threads: sums of their gradients are always the same.
+/// Parts of a batch, whatever the number of threads, so that the sum of their gradients is always the same.
 const N_SHARDS: usize = 4;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TrainSettings {
     pub n_epochs: usize,
-    /// Items a step.
-    pub batch: usize,
-    pub rate: f64,
-    /// Epochs over which steps grow to their full length.
-    pub warm_up: usize,
-    /// A gradient that is longer is cut to this length: one odd batch does not undo what was learnt.
-    pub longest_gradient: f64,
-    /// Epochs without a better validation after which training ends.
+    /// Items per optimiser step.
+    #[serde(alias = "batch")]
+    pub batch_size: usize,
+    #[serde(alias = "rate")]
+    pub learning_rate: f64,
+    /// Epochs over which the learning rate grows to its full value.
+    #[serde(alias = "warm_up")]
+    pub warm_up_epochs: usize,
+    /// Gradients with a greater norm are scaled down to it, so that one unusual batch does not undo
+    /// the training so far.
+    #[serde(alias = "longest_gradient")]
+    pub max_gradient_norm: f64,
+    /// Training ends after this many epochs without a better validation loss.
     pub patience: usize,
     pub seed: u64,
 }
 
 impl Default for TrainSettings {
     fn default() -> Self {
-        Self { n_epochs: 30, batch: 64, rate: 3e-3, warm_up: 1, longest_gradient: 0.05, patience: 6, seed: 0 }
+        Self {
+            n_epochs: 30,
+            batch_size: 64,
+            learning_rate: 3e-3,
+            warm_up_epochs: 1,
+            max_gradient_norm: 0.05,
+            patience: 6,
+            seed: 0,
+        }
     }
 }
 
-/// What is to be learnt.
-pub trait Objective: Sync {
-    /// Things that batches are made of: windows, or whole graphs.
-    fn n_items(&self) -> usize;
-
-    /// The loss of some items, as a share of the mean over `n_in_batch`; `seed` is for what is random in it.
-    fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var;
-
-    /// How good parameters are on what is held out; less is better.
-    fn validation(&self, parameters: &Parameters) -> f64;
+#[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
+pub enum TrainSettingsError {
+    #[error("{name} must be at least 1")]
+    Zero { name: &'static str },
+    #[error("{name} must be a positive number, not {value}")]
+    NotPositive { name: &'static str, value: f64 },
 }
 
-/// Where training stands; all that is needed to go on exactly as if it had not been interrupted.
+/// Settings that were found valid; only these can be trained with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CheckedTrainSettings(TrainSettings);
+
+impl Deref for CheckedTrainSettings {
+    type Target = TrainSettings;
+
+    fn deref(&self) -> &TrainSettings {
+        &self.0
+    }
+}
+
+impl TrainSettings {
+    pub fn check(self) -> Result<CheckedTrainSettings, TrainSettingsError> {
+        let counts =
+            [("n_epochs", self.n_epochs), ("batch_size", self.batch_size), ("patience", self.patience)];
+        if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return Err(TrainSettingsError::Zero { name });
+        }
+        let sizes = [("learning_rate", self.learning_rate), ("max_gradient_norm", self.max_gradient_norm)];
+        let is_wrong = |(_, value): &(&str, f64)| !(value.is_finite() && *value > 0.0);
+        if let Some((name, value)) = sizes.into_iter().find(is_wrong) {
+            return Err(TrainSettingsError::NotPositive { name, value });
+        }
+        Ok(CheckedTrainSettings(self))
+    }
+}
+
+/// The loss to minimise.
+pub trait Objective: Sync {
+    /// The number of training items: windows, or whole graphs.
+    fn n_items(&self) -> usize;
+
+    /// The sum of the losses of some items divided by `n_in_batch`; `seed` drives what is random in it.
+    fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, seed: u64) -> Var;
+
+    /// The loss on the validation set; less is better. Checks `stop` if it takes long.
+    fn validation(&self, parameters: &Parameters, stop: &Stop) -> Result<f64, Stopped>;
+}
+
+/// The state of training after an epoch; enough to continue exactly as if it had not been interrupted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainState {
     pub parameters: Parameters,
@@ -59,6 +110,7 @@ pub struct TrainState {
     pub best: Option<Best>,
 }
 
+/// The epoch with the lowest validation loss so far.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Best {
     pub validation: f64,
@@ -66,7 +118,7 @@ pub struct Best {
     pub parameters: Parameters,
 }
 
-/// An epoch that is over.
+/// A finished epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Epoch {
     pub epoch: usize,
@@ -75,36 +127,32 @@ pub struct Epoch {
     pub validation: f64,
     pub best: f64,
     pub took: Duration,
-    /// If every epoch that may come does come.
+    /// The time to the last possible epoch.
     pub left: Duration,
-}
-
-/// What a caller wants after an epoch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Then {
-    GoOn,
-    Stop,
 }
 
 impl TrainState {
     pub fn new(parameters: Parameters, settings: &TrainSettings) -> Self {
-        let adam = Adam::new(settings.rate as f32, parameters.values().len());
+        let adam = Adam::new(settings.learning_rate as f32, parameters.values().len());
         Self { parameters, adam, epoch: 0, best: None }
     }
 
-    /// Trains until the epochs are over, nothing has got better for long enough, or the caller says so.
-    pub fn train(
+    /// Trains until the epochs are over, the validation loss has not improved for `patience` epochs, or
+    /// `on_epoch` breaks or fails. Checks `stop` before every batch; after that error the state is in
+    /// the middle of an epoch and cannot be continued.
+    pub fn train<E: From<Stopped>>(
         &mut self,
         objective: &impl Objective,
-        settings: &TrainSettings,
-        mut tell: impl FnMut(&Epoch, &Self) -> Then,
-    ) {
+        settings: &CheckedTrainSettings,
+        stop: &Stop,
+        mut on_epoch: impl FnMut(&Epoch, &Self) -> Result<ControlFlow<()>, E>,
+    ) -> Result<(), E> {
         let begun = Instant::now();
         let first = self.epoch;
-        while self.epoch < settings.n_epochs && !self.has_settled(settings) {
+        while self.epoch < settings.n_epochs && !self.has_converged(settings) {
             let epoch_begun = Instant::now();
-            let loss = self.run_epoch(objective, settings);
-            let validation = objective.validation(&self.parameters);
+            let loss = self.run_epoch(objective, settings, stop)?;
+            let validation = objective.validation(&self.parameters, stop)?;
             self.epoch += 1;
             if self.best.as_ref().is_none_or(|best| validation < best.validation) {
                 let parameters = self.parameters.clone();
@@ -121,52 +169,61 @@ impl TrainState {
                 took: epoch_begun.elapsed(),
                 left: begun.elapsed() / n_done * n_left,
             };
-            if tell(&epoch, self) == Then::Stop {
-                return;
+            if on_epoch(&epoch, self)?.is_break() {
+                break;
             }
         }
+        Ok(())
     }
 
-    fn has_settled(&self, settings: &TrainSettings) -> bool {
+    fn has_converged(&self, settings: &TrainSettings) -> bool {
         self.best.as_ref().is_some_and(|best| self.epoch - best.epoch >= settings.patience)
     }
 
-    /// The order and all that is random depend on the seed and the epoch alone, so that a training that was
-    /// interrupted goes on as it would have.
-    fn run_epoch(&mut self, objective: &impl Objective, settings: &TrainSettings) -> f64 {
+    /// The order of items and everything random depend on the seed and the epoch alone, so that
+    /// interrupted training continues as it would have.
+    fn run_epoch(
+        &mut self,
+        objective: &impl Objective,
+        settings: &TrainSettings,
+        stop: &Stop,
+    ) -> Result<f64, Stopped> {
         let seed = settings.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(self.epoch as u64);
         let mut order: Vec<usize> = (0..objective.n_items()).collect();
         order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
-        // Shorter and shorter steps, along half a cosine.
-        let done = self.epoch as f64 / settings.n_epochs as f64;
-        let rate = settings.rate * 0.5 * (1.0 + (std::f64::consts::PI * done).cos());
-        let n_steps = order.len().div_ceil(settings.batch);
-        let n_warming = (settings.warm_up * n_steps).max(1) as f64;
+        // The learning rate decays along half a cosine.
+        let progress = self.epoch as f64 / settings.n_epochs as f64;
+        let rate = settings.learning_rate * 0.5 * (1.0 + (std::f64::consts::PI * progress).cos());
+        let n_steps = order.len().div_ceil(settings.batch_size);
+        let n_warm_up_steps = (settings.warm_up_epochs * n_steps).max(1) as f64;
         let (mut sum, mut n_batches) = (0.0, 0.0);
-        for (index, batch) in order.chunks(settings.batch).enumerate() {
-            let warmth = (self.epoch * n_steps + index + 1) as f64 / n_warming;
-            self.adam.rate = (rate * warmth.min(1.0)) as f32;
+        for (index, batch) in order.chunks(settings.batch_size).enumerate() {
+            stop.check()?;
+            let warm_up = (self.epoch * n_steps + index + 1) as f64 / n_warm_up_steps;
+            self.adam.rate = (rate * warm_up.min(1.0)) as f32;
             let (loss, mut gradients) =
                 gradients_of(&self.parameters, objective, batch, seed ^ (index as u64) << 32);
-            shorten(&mut gradients, settings.longest_gradient);
+            clip_norm(&mut gradients, settings.max_gradient_norm);
             self.adam.step(&mut self.parameters, &gradients);
             sum += loss;
             n_batches += 1.0;
         }
-        sum / f64::max(n_batches, 1.0)
+        Ok(sum / f64::max(n_batches, 1.0))
     }
 }
 
-/// Cuts a gradient to a length, if it is longer.
-fn shorten(gradient: &mut [f32], longest: f64) {
-    let length = gradient.iter().map(|slope| f64::from(*slope).powi(2)).sum::<f64>().sqrt();
-    if length > longest {
-        let share = (longest / length) as f32;
-        gradient.iter_mut().for_each(|slope| *slope *= share);
+/// Scales a gradient down to a norm, if its own is greater.
+fn clip_norm(gradient: &mut [f32], max_norm: f64) {
+    let norm = gradient.iter().map(|slope| f64::from(*slope).powi(2)).sum::<f64>().sqrt();
+    if norm > max_norm {
+        let factor = (max_norm / norm) as f32;
+        for slope in gradient {
+            *slope *= factor;
+        }
     }
 }
 
-/// The loss of a batch and its gradient.
+/// The loss of a batch and its gradient with respect to all parameters.
 pub fn gradients_of(
     parameters: &Parameters,
     objective: &impl Objective,
@@ -198,13 +255,119 @@ pub fn gradients_of(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nn::ops::linear::{Activation, Linear};
+    use crate::nn::ops::loss::squared_error;
+    use crate::nn::tape::Value;
+
+    /// Learns y = 2x + 1; every loss counts.
+    struct Line {
+        layer: Linear,
+        on_loss: Box<dyn Fn() + Sync>,
+    }
+
+    impl Objective for Line {
+        fn n_items(&self) -> usize {
+            40
+        }
+
+        fn loss(&self, tape: &mut Tape<'_>, items: &[usize], n_in_batch: usize, _: u64) -> Var {
+            (self.on_loss)();
+            let x: Vec<f32> = items.iter().map(|item| *item as f32 / 40.0).collect();
+            let target = x.iter().map(|x| 2.0 * x + 1.0).collect();
+            let input = tape.input(Value::plain(x, 1));
+            let out = self.layer.forward(tape, input);
+            squared_error(tape, out, Value::plain(target, 1), 1.0 / n_in_batch as f32)
+        }
+
+        fn validation(&self, parameters: &Parameters, _: &Stop) -> Result<f64, Stopped> {
+            let mut tape = Tape::new(parameters);
+            let items: Vec<usize> = (0..40).collect();
+            let loss = self.loss(&mut tape, &items, 40, 0);
+            Ok(f64::from(tape.scalar(loss)))
+        }
+    }
+
+    fn line(on_loss: impl Fn() + Sync + 'static) -> (Line, Parameters) {
+        let mut parameters = Parameters::default();
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let layer = Linear::new(&mut parameters, "line", [1, 1], Activation::None, &mut rng);
+        (Line { layer, on_loss: Box::new(on_loss) }, parameters)
+    }
+
+    fn settings() -> CheckedTrainSettings {
+        let settings = TrainSettings {
+            n_epochs: 60,
+            batch_size: 8,
+            learning_rate: 0.2,
+            max_gradient_norm: 10.0,
+            patience: 60,
+            ..TrainSettings::default()
+        };
+        settings.check().unwrap()
+    }
 
     #[test]
-    fn a_gradient_that_is_too_long_keeps_its_direction() {
+    fn a_line_is_learnt_and_a_caller_can_end_training() {
+        let (objective, parameters) = line(|| ());
+        let mut state = TrainState::new(parameters, &settings());
+        let run = state.train(&objective, &settings(), &Stop::default(), |_, _| {
+            Ok::<_, Stopped>(ControlFlow::Continue(()))
+        });
+        assert_eq!(run, Ok(()));
+        assert_eq!(state.epoch, 60);
+        assert!(state.best.as_ref().unwrap().validation < 1e-4, "{:?}", state.best);
+
+        let (_, parameters) = line(|| ());
+        let mut state = TrainState::new(parameters, &settings());
+        let run = state.train(&objective, &settings(), &Stop::default(), |epoch, _| {
+            Ok::<_, Stopped>(if epoch.epoch == 3 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
+        });
+        assert_eq!((run, state.epoch), (Ok(()), 3));
+    }
+
+    #[test]
+    fn a_stop_ends_training_within_an_epoch() {
+        let stop = Stop::default();
+        let inner = stop.clone();
+        let (objective, parameters) = line(move || inner.now());
+        let mut state = TrainState::new(parameters, &settings());
+        let run = state.train(&objective, &settings(), &stop, |_, _| Ok(ControlFlow::Continue(())));
+        assert_eq!(run, Err(Stopped));
+        assert_eq!(state.epoch, 0, "not even one epoch was finished");
+    }
+
+    #[test]
+    fn settings_that_cannot_work_are_rejected() {
+        let wrong = |change: fn(&mut TrainSettings)| {
+            let mut settings = TrainSettings::default();
+            change(&mut settings);
+            settings.check().unwrap_err().to_string()
+        };
+        assert_eq!(wrong(|settings| settings.batch_size = 0), "batch_size must be at least 1");
+        assert_eq!(wrong(|settings| settings.n_epochs = 0), "n_epochs must be at least 1");
+        assert!(wrong(|settings| settings.learning_rate = f64::NAN).contains("learning_rate"));
+        assert!(wrong(|settings| settings.max_gradient_norm = -1.0).contains("not -1"));
+        assert!(TrainSettings::default().check().is_ok());
+    }
+
+    #[test]
+    fn names_of_settings_in_old_models_are_still_read() {
+        let old = r#"{ "batch": 32, "rate": 0.001, "warm_up": 2, "longest_gradient": 0.5 }"#;
+        let settings: TrainSettings = serde_json::from_str(old).unwrap();
+        assert_eq!((settings.batch_size, settings.learning_rate), (32, 0.001));
+        assert_eq!((settings.warm_up_epochs, settings.max_gradient_norm), (2, 0.5));
+    }
+
+    #[test]
+    fn a_clipped_gradient_keeps_its_direction() {
         let mut gradient = [3.0, 4.0];
-        shorten(&mut gradient, 10.0);
+        clip_norm(&mut gradient, 10.0);
         assert_eq!(gradient, [3.0, 4.0]);
-        shorten(&mut gradient, 0.5);
+        clip_norm(&mut gradient, 0.5);
         assert!((gradient[0] - 0.3).abs() < 1e-6 && (gradient[1] - 0.4).abs() < 1e-6, "{gradient:?}");
     }
 }

@@ -70,7 +70,7 @@ fn safe(bytes: &[u8]) -> Result<Tensors, String> {
             Dtype::BF16 => pickle::numbers(view.data(), pickle::Number::BrainHalf),
             _ => continue,
         };
-        found.insert(name, Tensor { shape: view.shape().to_vec(), values });
+        found.insert(name, Tensor::new(view.shape().to_vec(), values));
     }
     Ok(found)
 }

@@ -415,7 +415,7 @@ pub fn fill(
                 at[axis] = 0;
             }
         }
-        found.insert(name, Tensor { shape: one.shape, values });
+        found.insert(name, Tensor::new(one.shape, values));
     }
     Ok(found)
 }

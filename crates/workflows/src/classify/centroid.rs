@@ -2,8 +2,9 @@
 
 use crate::workflow::WorkflowRun;
 use learn::artifact::{Tensor, Tensors};
+use learn::stats::{softmax, squared_distance};
 
-use super::{Classifier, Evidence, Lesson, shares_of};
+use super::{Classifier, Evidence, Lesson};
 use crate::features::{Quantity, Statistic, View};
 
 const QUANTITIES: [Quantity; 4] = [Quantity::Run, Quantity::StageIn, Quantity::StageOut, Quantity::Cpu];
@@ -56,7 +57,7 @@ impl Centroid {
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let view: View = serde_json::from_value(settings.clone()).ok()?;
-        let row = |name: &str| tensors.get(name).map(|tensor| tensor.values.clone());
+        let row = |name: &str| tensors.get(name).and_then(Tensor::as_f32).map(<[f32]>::to_vec);
         let n_columns = view.features.len();
         let centres = row("centres")?.chunks_exact(n_columns.max(1)).map(<[f32]>::to_vec).collect();
         let (means, deviations) = (row("means")?, row("deviations")?);
@@ -72,10 +73,8 @@ impl Centroid {
 impl Classifier for Centroid {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         let row = self.scaled(&self.view.row(run));
-        let distance = |centre: &Vec<f32>| -> f64 {
-            row.iter().zip(centre).map(|(a, b)| f64::from((a - b).powi(2))).sum::<f64>().sqrt()
-        };
-        shares_of(&self.centres.iter().map(|centre| -distance(centre)).collect::<Vec<_>>())
+        let distance = |centre: &Vec<f32>| squared_distance(&row, centre).sqrt();
+        softmax(&self.centres.iter().map(|centre| -distance(centre)).collect::<Vec<_>>())
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
@@ -94,9 +93,9 @@ impl Classifier for Centroid {
     }
 
     fn tensors(&self) -> Tensors {
-        let row = |values: &[f32]| Tensor { shape: vec![values.len()], values: values.to_vec() };
+        let row = |values: &[f32]| Tensor::row(values.to_vec());
         let n_columns = self.view.features.len();
-        let centres = Tensor { shape: vec![self.centres.len(), n_columns], values: self.centres.concat() };
+        let centres = Tensor::new(vec![self.centres.len(), n_columns], self.centres.concat());
         [("means", row(&self.means)), ("deviations", row(&self.deviations)), ("centres", centres)]
             .map(|(name, tensor)| (name.to_owned(), tensor))
             .into()

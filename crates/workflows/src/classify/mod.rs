@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::workflow::WorkflowRun;
-use learn::artifact::{Artifact, Tensors, part_of, within};
-use learn::moments::median;
+use learn::artifact::{Artifact, Provenance, Tensors, part_of, within};
+use learn::stats::median;
 use serde::{Deserialize, Serialize};
 
 use self::picture::{Network, PictureSettings};
@@ -168,14 +168,6 @@ impl<'a> Lesson<'a> {
     }
 }
 
-/// Shares of one from logarithms of odds.
-pub fn shares_of(odds: &[f64]) -> Vec<f64> {
-    let most = odds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let powers: Vec<f64> = odds.iter().map(|odds| (odds - most).exp()).collect();
-    let sum: f64 = powers.iter().sum();
-    powers.into_iter().map(|power| power / sum).collect()
-}
-
 /// What training is to do, beside what the model does by itself.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct FitSettings {
@@ -326,7 +318,7 @@ impl Fitted {
         Ok(Self { model, classes, usual, origin, classifier, n_attempts, least_attempts, early })
     }
 
-    pub fn write(&self, folder: &Path) -> Result<()> {
+    pub fn write(&self, folder: &Path, provenance: &Provenance) -> Result<()> {
         let body = Body {
             classes: self.classes.clone(),
             usual: self.usual.clone(),
@@ -342,11 +334,11 @@ impl Fitted {
         }
         let body = serde_json::to_value(body).map_err(|error| Error::file(folder, error))?;
         let kind = format!("workflows/{}", self.model.name());
-        Ok(Artifact { kind, body, tensors }.write(folder)?)
+        Ok(Artifact { kind, body, tensors, provenance: provenance.clone() }.write(folder)?)
     }
 
     pub fn read(folder: &Path) -> Result<Self> {
-        let artifact = Artifact::read(folder, "workflows/")?;
+        let artifact = Artifact::read(folder, "workflows")?;
         let name = artifact.kind.trim_start_matches("workflows/");
         let Some(model) = Model::ALL.into_iter().find(|model| model.name() == name) else {
             return Err(Error::file(

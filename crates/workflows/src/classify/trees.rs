@@ -42,7 +42,8 @@ impl Trees {
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let view: View = serde_json::from_value(settings.clone()).ok()?;
-        Some(Self { view, by_class: restore_all("class", tensors)? })
+        let by_class = restore_all("class", tensors, view.features.len()).ok()?;
+        Some(Self { view, by_class })
     }
 
     /// Columns that it looks at.

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::workflow::{Delays, TaskAttempt, WorkflowRun};
 use learn::artifact::Tensors;
+use learn::stats::{mad_std, median, quantile, softmax};
 use serde::{Deserialize, Serialize};
 
-use super::{Classifier, Evidence, shares_of};
-use crate::features::{Feature, Quantity, Statistic, View, by_kind, quantile, says_staging};
+use super::{Classifier, Evidence};
+use crate::features::{Feature, Quantity, Statistic, View, by_kind, says_staging};
 
 /// What runs are that are not as usual, where no trouble has a name.
 pub const UNUSUAL: &str = "unusual";
@@ -46,10 +47,7 @@ const LEAST_SPREAD: f64 = 0.05;
 /// The median, and the median distance from it in units of a standard deviation.
 fn centre(values: &mut [f64]) -> (f64, f64) {
     values.sort_by(f64::total_cmp);
-    let median = quantile(values, 0.5);
-    let mut off: Vec<f64> = values.iter().map(|value| (value - median).abs()).collect();
-    off.sort_by(f64::total_cmp);
-    (median, quantile(&off, 0.5) * 1.4826)
+    (median(values.to_vec()), mad_std(values.to_vec()))
 }
 
 impl Usual {
@@ -182,7 +180,7 @@ impl Contrast<'_> {
 impl Classifier for Usual {
     fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         let threshold = self.reach.max(THRESHOLD);
-        shares_of(&[0.0, (self.most(run) / threshold - 1.0) * THRESHOLD])
+        softmax(&[0.0, (self.most(run) / threshold - 1.0) * THRESHOLD])
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {

@@ -251,8 +251,9 @@ fn judge_frozen(
     let (train, validation) = (data.select(&fold.train), data.select(&fold.validation));
     let lesson = Lesson::new(&train, &validation, classes);
     let mut found = FoldFigures { n_commonest: n_commonest(data, fold, classes), ..FoldFigures::default() };
-    let chances = frozen
-        .judge(&lesson, &fold.train, &fold.validation, &fold.test, settings, |step| found.curve.push(*step));
+    let chances = frozen.judge(&lesson, &fold.train, &fold.validation, &fold.test, settings, |step| {
+        found.curve.push(*step)
+    })?;
     let pairs = fold.test.iter().zip(chances);
     found.judged = pairs.map(|(run, chances)| judged(data, classes, *run, most_likely(&chances))).collect();
     Ok(found)

@@ -1,5 +1,6 @@
 //! What every classifier keeps.
 
+use learn::artifact::Provenance;
 use workflows::classify::{FitSettings, Fitted, Model};
 use workflows::dataset::NORMAL;
 use workflows::unfinished::after;
@@ -29,7 +30,7 @@ fn every_classifier_judges_better_than_chance_says_why_and_can_be_kept() {
     for model in MODELS {
         let fitted = fit(model);
         let path = folder.path().join(model.name());
-        fitted.write(&path).unwrap();
+        fitted.write(&path, &Provenance::default()).unwrap();
         let kept = Fitted::read(&path).unwrap();
         let (mut n_right, mut n_all) = (0, 0);
         for one in data.runs.iter().filter(|one| !one.name().ends_with('0')) {
@@ -99,7 +100,7 @@ fn a_classifier_for_runs_that_are_over_says_so_of_others() {
 fn a_manifest_with_other_classes_than_the_weights_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
-    fit(Model::Centroid).write(&path).unwrap();
+    fit(Model::Centroid).write(&path, &Provenance::default()).unwrap();
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -199,7 +200,7 @@ fn a_classifier_of_the_first_version_is_still_read_and_judges_the_same() {
         let settings = FitSettings { seed: 3, ..FitSettings::default() };
         Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {})
             .unwrap()
-            .write(&golden)
+            .write(&golden, &Provenance::default())
             .unwrap();
     }
     let fitted = Fitted::read(&golden).unwrap();

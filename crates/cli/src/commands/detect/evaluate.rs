@@ -25,8 +25,6 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let settings = detector_settings(config)?;
     let seed = args.seed.unwrap_or(settings.train.seed);
     let stop = stop_on_ctrl_c(None)?;
-    let progress = Progress::new(format!("reading {}", archive.address()));
-    let report = |done, total| progress.update(done, total);
     let experiment = Experiment {
         archive: &archive,
         detectors: &args.detectors,
@@ -34,12 +32,13 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         n_members: args.ensemble,
         seed,
         contamination: args.contaminate,
-        control: Control::new(&stop, &report),
     };
-    let data = experiment.read(note).map_err(with_hint)?;
-    drop(progress);
-    let quiet = Experiment { control: Control::new(&stop, &|_, _| {}), ..experiment };
-    let (report, test) = quiet.run(&data, note)?;
+    let data = {
+        let progress = Progress::new(format!("reading {}", archive.address()));
+        let report = |done, total| progress.update(done, total);
+        experiment.read(Control::new(&stop, &report), note).map_err(with_hint)?
+    };
+    let (report, test) = experiment.run(&data, Control::new(&stop, &|_, _| {}), note)?;
     if let Some(out) = &args.out {
         let origin = format!("tracewise detect evaluate --data {}, seed {seed}", archive.address());
         eprint_note(&write(&report, &data.training, &test, out, &origin)?.display().to_string());

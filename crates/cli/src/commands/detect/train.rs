@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use ::detect::{Training, TrainingStep};
+use learn::artifact::Provenance;
 use report::text::{show_count, show_duration};
 use serde_json::json;
 use workload::Control;
@@ -32,7 +34,7 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let trained = training.run(&archive, note).map_err(with_hint)?;
     drop(progress);
-    trained.write(&args.out)?;
+    trained.write(&args.out, &Provenance::at(SystemTime::now().into()))?;
     if checkpoint.exists() {
         std::fs::remove_dir_all(&checkpoint)?;
     }

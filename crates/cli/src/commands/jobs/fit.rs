@@ -1,9 +1,11 @@
 //! `tracewise jobs fit`
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::bail;
 use jobs::generators::{FitSettings, Fitted};
+use learn::artifact::Provenance;
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
@@ -25,7 +27,7 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
             show_duration(step.left.as_secs_f64())
         ));
     })?;
-    fitted.write(&args.out)?;
+    fitted.write(&args.out, &Provenance::at(SystemTime::now().into()))?;
     let origin = &fitted.origin;
     if args.json {
         print_json(&json!({ "out": args.out, "model": fitted.model, "origin": origin }))?;

@@ -1,8 +1,9 @@
 //! `tracewise workflows train`
 
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
+use learn::artifact::Provenance;
 use report::text::show_count;
 use serde_json::json;
 use workflows::Split;
@@ -46,7 +47,7 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
         curve.push(*step);
     })?;
     drop(progress);
-    fitted.write(&args.out)?;
+    fitted.write(&args.out, &Provenance::at(SystemTime::now().into()))?;
     let origin = &fitted.origin;
     if args.json {
         let epochs: Vec<_> = curve.iter().map(|step| json!(step)).collect();

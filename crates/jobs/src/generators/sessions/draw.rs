@@ -350,5 +350,5 @@ fn window(group: &[u32], at: f64, n_nearest: usize) -> &[u32] {
 /// The standard deviation of logarithms, where there are several.
 fn width_of(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().filter(|value| **value > 0.0).map(|value| value.ln()).collect();
-    (logs.len() > 1).then(|| learn::moments::deviation(&logs))
+    (logs.len() > 1).then(|| learn::stats::std_dev(&logs))
 }

@@ -58,14 +58,15 @@ fn to_tensor(values: &[f64]) -> Tensor {
         }
     }
     parts.extend(values.iter().map(|value| if value.is_nan() { 0.0 } else { 1.0 }));
-    Tensor { shape: vec![N_PARTS + 1, values.len()], values: parts }
+    Tensor::new(vec![N_PARTS + 1, values.len()], parts)
 }
 
 fn to_values(tensor: &Tensor) -> Option<Vec<f64>> {
-    let [_, n_values] = tensor.shape[..] else { return None };
+    let [_, n_values] = *tensor.shape() else { return None };
+    let stored = tensor.as_f32()?;
     let at = |index: usize| {
-        let part = |part: usize| f64::from(tensor.values[part * n_values + index]);
+        let part = |part: usize| f64::from(stored[part * n_values + index]);
         if part(N_PARTS) > 0.5 { (0..N_PARTS).rev().map(part).sum() } else { f64::NAN }
     };
-    (tensor.values.len() == (N_PARTS + 1) * n_values).then(|| (0..n_values).map(at).collect())
+    (stored.len() == (N_PARTS + 1) * n_values).then(|| (0..n_values).map(at).collect())
 }

@@ -2,7 +2,7 @@
 //! One operation, because most of the time would go into moving numbers between its parts.
 
 use super::conv::Conv;
-use crate::nn::gemm::{Into, View, multiply};
+use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -76,7 +76,7 @@ impl Block {
             [n_rows, n_outputs, n_inputs],
             &mut kept.passed[pad * n_outputs..],
             n_outputs,
-            Into::Replace,
+            Accumulate::Overwrite,
             rows,
             weight,
         );
@@ -205,7 +205,7 @@ impl Operation for BlockBack {
             View::transposed(&input.data[pad * n_inputs..], n_inputs),
             View::rows(&of_passed[pad * n_outputs..], n_outputs),
         );
-        multiply([n_inputs, n_outputs, n_rows], past, n_outputs, Into::Add, columns, rows);
+        multiply([n_inputs, n_outputs, n_rows], past, n_outputs, Accumulate::Add, columns, rows);
         if back.is_wanted(self.x) {
             let turned = block.conv.turned(back.parameters);
             let mut of_x = vec![0.0; back.value(self.x).data.len()];
@@ -215,7 +215,7 @@ impl Operation for BlockBack {
                 [n_rows, n_inputs, n_outputs],
                 &mut of_x[pad * n_inputs..],
                 n_inputs,
-                Into::Add,
+                Accumulate::Add,
                 rows,
                 past,
             );

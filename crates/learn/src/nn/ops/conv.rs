@@ -1,7 +1,7 @@
 //! A convolution over steps, channels last, as long as what goes in: one product of matrices, because
 //! in the padded layout a window of steps is a row that overlaps the next.
 
-use crate::nn::gemm::{Into, View, multiply};
+use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -45,7 +45,7 @@ impl Conv {
         let weight = View::rows(parameters.get(self.weight), n_outputs);
         let shape = [n_rows, n_outputs, width * n_inputs];
         let from = self.pad() * n_outputs;
-        multiply(shape, &mut out[from..], n_outputs, Into::Replace, View::rows(x, n_inputs), weight);
+        multiply(shape, &mut out[from..], n_outputs, Accumulate::Overwrite, View::rows(x, n_inputs), weight);
     }
 
     /// Adds the gradient of the weights. Rows of `gradient` between samples have to be zero.
@@ -53,7 +53,7 @@ impl Conv {
         let Self { width, n_inputs, n_outputs, .. } = *self;
         let shape = [width * n_inputs, n_outputs, n_rows];
         let rows = View::rows(&gradient[self.pad() * n_outputs..], n_outputs);
-        multiply(shape, weight, n_outputs, Into::Add, View::transposed(x, n_inputs), rows);
+        multiply(shape, weight, n_outputs, Accumulate::Add, View::transposed(x, n_inputs), rows);
     }
 
     /// The gradient of what went in: a convolution with the weights turned around.
@@ -62,7 +62,14 @@ impl Conv {
         let shape = [n_rows, n_inputs, width * n_outputs];
         let from = self.pad() * n_inputs;
         let rows = View::rows(gradient, n_outputs);
-        multiply(shape, &mut of_x[from..], n_inputs, Into::Replace, rows, View::rows(turned, n_inputs));
+        multiply(
+            shape,
+            &mut of_x[from..],
+            n_inputs,
+            Accumulate::Overwrite,
+            rows,
+            View::rows(turned, n_inputs),
+        );
     }
 
     /// Weights for the way back: steps in the other order, inputs and outputs exchanged.

@@ -3,7 +3,7 @@
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use crate::nn::gemm::{Into, View, multiply};
+use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 
@@ -206,7 +206,14 @@ impl Conv2d {
         {
             if self.is_pointwise() {
                 let shape = [sides.height * sides.width, self.n_outputs, depth];
-                multiply(shape, out, self.n_outputs, Into::Replace, View::rows(picture, depth), weight);
+                multiply(
+                    shape,
+                    out,
+                    self.n_outputs,
+                    Accumulate::Overwrite,
+                    View::rows(picture, depth),
+                    weight,
+                );
             } else {
                 let step = self.n_lines(sides);
                 for first in (0..sides.out_height).step_by(step) {
@@ -214,7 +221,14 @@ impl Conv2d {
                     self.unfold(sides, picture, first..last, &mut rows);
                     let shape = [(last - first) * sides.out_width, self.n_outputs, depth];
                     let out = &mut out[first * out_line..last * out_line];
-                    multiply(shape, out, self.n_outputs, Into::Replace, View::rows(&rows, depth), weight);
+                    multiply(
+                        shape,
+                        out,
+                        self.n_outputs,
+                        Accumulate::Overwrite,
+                        View::rows(&rows, depth),
+                        weight,
+                    );
                 }
             }
             out.chunks_exact_mut(self.n_outputs).for_each(|row| add(row, bias));
@@ -271,7 +285,7 @@ impl Operation for Conv2dBack {
                     [depth, conv.n_outputs, n_rows],
                     of_weight,
                     conv.n_outputs,
-                    Into::Add,
+                    Accumulate::Add,
                     columns,
                     gradient,
                 );
@@ -279,10 +293,10 @@ impl Operation for Conv2dBack {
                     let picture = &mut of_x[at * size..(at + 1) * size];
                     let shape = [n_rows, depth, conv.n_outputs];
                     if conv.is_pointwise() {
-                        multiply(shape, picture, depth, Into::Replace, gradient, weight);
+                        multiply(shape, picture, depth, Accumulate::Overwrite, gradient, weight);
                     } else {
                         of_rows.resize(n_rows * depth, 0.0);
-                        multiply(shape, &mut of_rows, depth, Into::Replace, gradient, weight);
+                        multiply(shape, &mut of_rows, depth, Accumulate::Overwrite, gradient, weight);
                         conv.fold(sides, &of_rows, first..last, picture);
                     }
                 }

@@ -1,6 +1,6 @@
 //! `x · w + b`, with or without a rectifier after it.
 
-use crate::nn::gemm::{Into, View, multiply};
+use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -43,7 +43,7 @@ impl Linear {
         let [n_inputs, n_outputs] = self.shape(parameters);
         let weight = View::rows(parameters.get(self.weight), n_outputs);
         let shape = [out.len() / n_outputs, n_outputs, n_inputs];
-        multiply(shape, out, n_outputs, Into::Replace, x, weight);
+        multiply(shape, out, n_outputs, Accumulate::Overwrite, x, weight);
         let bias = parameters.get(self.bias);
         for row in out.chunks_exact_mut(n_outputs) {
             match self.activation {
@@ -101,11 +101,11 @@ impl Operation for LinearBack {
         let rows = View::rows(gradient, n_outputs);
         let (input, weight) = back.value_and_parameter(self.x, self.layer.weight);
         let columns = View::transposed(&input.data, n_inputs);
-        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Into::Add, columns, rows);
+        multiply([n_inputs, n_outputs, n_rows], weight, n_outputs, Accumulate::Add, columns, rows);
         if back.is_wanted(self.x) {
             let mut of_x = vec![0.0; n_rows * n_inputs];
             let weight = View::transposed(back.parameters.get(self.layer.weight), n_outputs);
-            multiply([n_rows, n_inputs, n_outputs], &mut of_x, n_inputs, Into::Replace, rows, weight);
+            multiply([n_rows, n_inputs, n_outputs], &mut of_x, n_inputs, Accumulate::Overwrite, rows, weight);
             back.give(self.x, of_x);
         }
     }

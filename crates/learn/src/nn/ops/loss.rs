@@ -1,7 +1,8 @@
 //! What is to become small.
 
-use super::softmax::{for_each_row, shares};
+use super::softmax::for_each_row;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
+use crate::stats::softmax_into;
 
 /// What logarithms are taken of at least.
 const LEAST_SHARE: f32 = 1e-7;
@@ -67,7 +68,7 @@ pub fn class_entropy(tape: &mut Tape<'_>, logits: Var, classes: &[usize], weight
     let mut sum = 0.0f64;
     let rows = input.data.chunks_exact(n_columns).zip(slopes.chunks_exact_mut(n_columns));
     for ((row, slopes), (class, weight)) in rows.zip(classes.iter().zip(weights)) {
-        shares(row, slopes);
+        softmax_into(row, slopes);
         sum -= f64::from(weight * slopes[*class].max(LEAST_SHARE).ln());
         slopes[*class] -= 1.0;
         slopes.iter_mut().for_each(|slope| *slope *= weight);

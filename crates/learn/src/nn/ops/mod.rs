@@ -33,8 +33,8 @@ mod tests {
     use super::pool2d::{as_rows, max_pool, mean_pool};
     use super::sample::sample;
     use super::shape::{flatten, unflatten};
-    use super::softmax::rates;
-    use crate::nn::check::assert_gradients;
+    use super::softmax::softmax_and_sigmoid;
+    use crate::nn::gradient_check::assert_gradients;
     use crate::nn::parameters::Parameters;
     use crate::nn::tape::{Tape, Value, Var};
 
@@ -113,7 +113,7 @@ mod tests {
             let wide = decode.forward(tape, z);
             let steps = unflatten(tape, wide, 4, 7, 1);
             let out = last.forward(tape, steps);
-            let shares = rates(tape, out, 4);
+            let shares = softmax_and_sigmoid(tape, out, 4);
             let target = Value::padded(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6].repeat(14), 7, 6, 1);
             let (off, unlikely) = (loss_of(tape, shares), cross_entropy(tape, shares, &target, 4, 0.2));
             add(tape, off, unlikely)

@@ -4,6 +4,7 @@ mod cam;
 pub mod net;
 pub mod weights;
 
+use std::ops::ControlFlow;
 use std::sync::{Mutex, PoisonError};
 
 use crate::workflow::WorkflowRun;
@@ -12,15 +13,17 @@ use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::ops::loss::class_entropy;
 use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Value, Var};
-use learn::nn::train::{Objective, Then, TrainSettings, TrainState};
+use learn::nn::train::{Objective, TrainSettings, TrainState};
+use learn::stats::softmax;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use workload::{Stop, Stopped};
 
 pub use self::net::{Net, Network};
-use super::{Classifier, Evidence, FitSettings, Lesson, Step, most_likely, shares_of};
+use super::{Classifier, Evidence, FitSettings, Lesson, Step, most_likely};
 use crate::dataset::Dataset;
 use crate::draw::{Gantt, pixels};
 use crate::error::Result;
@@ -49,7 +52,15 @@ impl PictureSettings {
         };
         let n_epochs = self.fit.n_epochs.unwrap_or(n_epochs);
         let seed = self.fit.seed;
-        TrainSettings { n_epochs, batch: 32, rate, warm_up: 0, longest_gradient: f64::MAX, patience, seed }
+        TrainSettings {
+            n_epochs,
+            batch_size: 32,
+            learning_rate: rate,
+            warm_up_epochs: 0,
+            max_gradient_norm: f64::MAX,
+            patience,
+            seed,
+        }
     }
 }
 
@@ -110,7 +121,7 @@ impl Picture {
         };
         let mut picture = Self::start(settings, lesson.n_classes)?;
         if settings.is_frozen() {
-            picture.fit_head(&train, &held, settings, tell);
+            picture.fit_head(&train, &held, settings, tell)?;
         } else {
             let gantts = |part: &[Pair<'_>]| -> Vec<Gantt> {
                 part.par_iter().map(|(run, _)| Gantt::new(run)).collect()
@@ -131,7 +142,7 @@ impl Picture {
                 held_classes: classes(&held),
                 accuracy: Noted::default(),
             };
-            picture.parameters = train_all(&task, picture.parameters.clone(), &settings.training(), tell);
+            picture.parameters = train_all(&task, picture.parameters.clone(), settings.training(), tell)?;
         }
         Ok(picture)
     }
@@ -149,16 +160,17 @@ impl Picture {
         held: &[Pair<'_>],
         settings: &PictureSettings,
         tell: &mut impl FnMut(&Step),
-    ) {
+    ) -> Result<()> {
         let rows = |part: &[Pair<'_>]| -> Vec<(Vec<f32>, usize)> {
             part.par_iter().map(|(run, class)| (self.features(run), *class)).collect()
         };
-        let head = Head::fit(rows(train), rows(held), self.n_classes, settings, tell);
+        let head = Head::fit(rows(train), rows(held), self.n_classes, settings, tell)?;
         if let Some(own) = self.net.head().copied() {
             self.parameters.get_mut(own.weight).copy_from_slice(head.parameters.get(head.layer.weight));
             self.parameters.get_mut(own.bias).copy_from_slice(head.parameters.get(head.layer.bias));
         }
         self.scale = head.scale;
+        Ok(())
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
@@ -168,7 +180,8 @@ impl Picture {
         parameters.load(tensors).ok()?;
         let scale = tensors
             .get(SCALE)
-            .map(|tensor| tensor.values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
+            .and_then(Tensor::as_f32)
+            .map(|values| values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
         Some(Self { network, net, parameters, scale: scale.unwrap_or_default(), n_classes })
     }
 }
@@ -194,7 +207,7 @@ impl Head {
         n_classes: usize,
         settings: &PictureSettings,
         tell: &mut impl FnMut(&Step),
-    ) -> Self {
+    ) -> Result<Self> {
         let n_features = train.first().map_or(1, |(row, _)| row.len());
         let n_rows = train.len().max(1) as f32;
         let moments = |column: usize| {
@@ -208,15 +221,15 @@ impl Head {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.fit.seed);
         let layer = Linear::new(&mut parameters, "head", [n_features, n_classes], Activation::None, &mut rng);
         let task = Rows { layer, train, held, accuracy: Noted::default() };
-        let parameters = train_all(&task, parameters, &settings.training(), tell);
-        Self { layer, parameters, scale }
+        let parameters = train_all(&task, parameters, settings.training(), tell)?;
+        Ok(Self { layer, parameters, scale })
     }
 
     fn chances(&self, mut row: Vec<f32>) -> Vec<f64> {
         normalise(&mut row, &self.scale);
         let mut logits = vec![0.0; self.parameters.shape(self.layer.weight)[1]];
         self.layer.compute(&self.parameters, &row, &mut logits);
-        shares_of(&logits.iter().map(|value| f64::from(*value)).collect::<Vec<_>>())
+        softmax(&logits.iter().map(|value| f64::from(*value)).collect::<Vec<_>>())
     }
 }
 
@@ -247,7 +260,7 @@ impl Frozen {
         test: &[usize],
         settings: &FitSettings,
         mut tell: impl FnMut(&Step),
-    ) -> Vec<Vec<f64>> {
+    ) -> Result<Vec<Vec<f64>>> {
         let settings = PictureSettings::new(self.network, settings);
         let classes = lesson.classes.iter().copied().zip(train).map(|(class, at)| (*at, class));
         let (train, held) = match validation {
@@ -260,8 +273,8 @@ impl Frozen {
         let rows = |part: Vec<(usize, usize)>| {
             part.into_iter().map(|(at, class)| (self.rows[at].clone(), class)).collect()
         };
-        let head = Head::fit(rows(train), rows(held), lesson.n_classes, &settings, &mut tell);
-        test.iter().map(|at| head.chances(self.rows[*at].clone())).collect()
+        let head = Head::fit(rows(train), rows(held), lesson.n_classes, &settings, &mut tell)?;
+        Ok(test.iter().map(|at| head.chances(self.rows[*at].clone())).collect())
     }
 }
 
@@ -307,11 +320,12 @@ impl Noted {
 fn train_all(
     task: &impl Judged,
     parameters: Parameters,
-    settings: &TrainSettings,
+    settings: TrainSettings,
     tell: &mut impl FnMut(&Step),
-) -> Parameters {
-    let mut state = TrainState::new(parameters, settings);
-    state.train(task, settings, |epoch, _| {
+) -> Result<Parameters> {
+    let settings = settings.check()?;
+    let mut state = TrainState::new(parameters, &settings);
+    state.train(task, &settings, &Stop::default(), |epoch, _| {
         tell(&Step {
             epoch: epoch.epoch,
             n_epochs: epoch.n_epochs,
@@ -320,15 +334,15 @@ fn train_all(
             validation_accuracy: task.accuracy(),
             left: epoch.left,
         });
-        Then::GoOn
-    });
-    state.best.map_or(state.parameters, |best| best.parameters)
+        Ok::<_, Stopped>(ControlFlow::Continue(()))
+    })?;
+    Ok(state.best.map_or(state.parameters, |best| best.parameters))
 }
 
 fn judged(logits: impl Iterator<Item = Vec<f32>>, classes: &[usize]) -> (f64, f64) {
     let (mut loss, mut n_right, n) = (0.0, 0.0, classes.len().max(1) as f64);
     for (row, class) in logits.zip(classes) {
-        let chances = shares_of(&row.iter().map(|value| f64::from(*value)).collect::<Vec<_>>());
+        let chances = softmax(&row.iter().map(|value| f64::from(*value)).collect::<Vec<_>>());
         loss -= chances[*class].max(1e-7).ln();
         n_right += f64::from(u8::from(most_likely(&chances) == *class));
     }
@@ -368,16 +382,17 @@ impl Objective for Pictures<'_> {
         class_entropy(tape, logits, &classes, &vec![1.0 / n_in_batch as f32; items.len()])
     }
 
-    fn validation(&self, parameters: &Parameters) -> f64 {
-        let logits: Vec<Vec<f32>> = self
+    fn validation(&self, parameters: &Parameters, stop: &Stop) -> std::result::Result<f64, Stopped> {
+        let logits: Vec<Vec<Vec<f32>>> = self
             .held_pictures
             .par_chunks(4)
-            .flat_map_iter(|pictures| {
+            .map(|pictures| {
+                stop.check()?;
                 let logits = self.net.logits(parameters, value(pictures, self.side)).data;
-                logits.chunks_exact(self.n_classes).map(<[f32]>::to_vec).collect::<Vec<_>>()
+                Ok(logits.chunks_exact(self.n_classes).map(<[f32]>::to_vec).collect())
             })
-            .collect();
-        self.accuracy.note(judged(logits.into_iter(), &self.held_classes))
+            .collect::<std::result::Result<_, Stopped>>()?;
+        Ok(self.accuracy.note(judged(logits.into_iter().flatten(), &self.held_classes)))
     }
 }
 
@@ -409,14 +424,16 @@ impl Objective for Rows {
         class_entropy(tape, logits, &classes, &vec![1.0 / n_in_batch as f32; items.len()])
     }
 
-    fn validation(&self, parameters: &Parameters) -> f64 {
+    fn validation(&self, parameters: &Parameters, stop: &Stop) -> std::result::Result<f64, Stopped> {
         let n_classes = parameters.shape(self.layer.weight)[1];
         let logits = self.held.iter().map(|(row, _)| {
             let mut out = vec![0.0; n_classes];
             self.layer.compute(parameters, row, &mut out);
             out
         });
-        self.accuracy.note(judged(logits, &self.held.iter().map(|(_, class)| *class).collect::<Vec<_>>()))
+        stop.check()?;
+        let classes: Vec<usize> = self.held.iter().map(|(_, class)| *class).collect();
+        Ok(self.accuracy.note(judged(logits, &classes)))
     }
 }
 
@@ -450,7 +467,7 @@ impl Classifier for Picture {
         if let Some(head) = self.net.head() {
             head.compute(&self.parameters, &row, &mut logits);
         }
-        shares_of(&logits.iter().map(|value| f64::from(*value)).collect::<Vec<_>>())
+        softmax(&logits.iter().map(|value| f64::from(*value)).collect::<Vec<_>>())
     }
 
     fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
@@ -468,8 +485,9 @@ impl Classifier for Picture {
     fn tensors(&self) -> Tensors {
         let mut tensors = self.parameters.to_tensors();
         if !self.scale.is_empty() {
-            let values = self.scale.iter().flat_map(|(mean, deviation)| [*mean, *deviation]).collect();
-            tensors.insert(SCALE.into(), Tensor { shape: vec![self.scale.len(), 2], values });
+            let values: Vec<f32> =
+                self.scale.iter().flat_map(|(mean, deviation)| [*mean, *deviation]).collect();
+            tensors.insert(SCALE.into(), Tensor::new(vec![self.scale.len(), 2], values));
         }
         tensors
     }

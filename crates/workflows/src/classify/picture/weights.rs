@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use learn::artifact::{Tensor, Tensors};
+use learn::artifact::Tensors;
 use learn::nn::parameters::{ParameterId, Parameters};
 use learn::weights::WeightsError;
 
@@ -110,7 +110,7 @@ fn load_layer(layer: &Layer, tensors: &Tensors, parameters: &mut Parameters) -> 
                     for place in 0..size * size {
                         let from = (output * conv.n_inputs + input) * size * size + place;
                         values[(place * conv.n_inputs + input) * conv.n_outputs + output] =
-                            weight.values[from] * scale[output];
+                            weight[from] * scale[output];
                     }
                 }
             }
@@ -124,7 +124,7 @@ fn load_layer(layer: &Layer, tensors: &Tensors, parameters: &mut Parameters) -> 
             for channel in 0..channels {
                 for place in 0..size * size {
                     values[place * channels + channel] =
-                        weight.values[channel * size * size + place] * scale[channel];
+                        weight[channel * size * size + place] * scale[channel];
                 }
             }
             parameters.get_mut(conv.bias).copy_from_slice(&offset);
@@ -160,11 +160,11 @@ fn load_linear(
         for channel in 0..n_channels {
             for pixel in 0..n_pixels {
                 let from = output * n_inputs + channel * n_pixels + pixel;
-                values[(pixel * n_channels + channel) * n_outputs + output] = weight.values[from];
+                values[(pixel * n_channels + channel) * n_outputs + output] = weight[from];
             }
         }
     }
-    parameters.get_mut(bias_id).copy_from_slice(&bias.values);
+    parameters.get_mut(bias_id).copy_from_slice(bias);
     Ok(())
 }
 
@@ -173,25 +173,25 @@ fn found<'a>(
     source: &Source,
     part: &str,
     shape: &[usize],
-) -> Result<&'a Tensor, String> {
+) -> Result<&'a [f32], String> {
     named(tensors, &source.name, part, shape)
 }
 
-fn named<'a>(tensors: &'a Tensors, name: &str, part: &str, shape: &[usize]) -> Result<&'a Tensor, String> {
+fn named<'a>(tensors: &'a Tensors, name: &str, part: &str, shape: &[usize]) -> Result<&'a [f32], String> {
     let name = format!("{name}.{part}");
     let tensor = tensors.get(&name).ok_or_else(|| format!("there is no {name}"))?;
-    if tensor.shape != shape {
-        return Err(format!("{name} has the shape {:?}, not {shape:?}", tensor.shape));
+    if tensor.shape() != shape {
+        return Err(format!("{name} has the shape {:?}, not {shape:?}", tensor.shape()));
     }
-    Ok(tensor)
+    tensor.as_f32().ok_or_else(|| format!("{name} is not stored as f32"))
 }
 
 /// What a normalisation multiplies by and adds; without one, one and the bias.
 fn norm(tensors: &Tensors, source: &Source, n_outputs: usize) -> Result<(Vec<f32>, Vec<f32>), String> {
     let Some((name, epsilon)) = &source.norm else {
-        return Ok((vec![1.0; n_outputs], found(tensors, source, "bias", &[n_outputs])?.values.clone()));
+        return Ok((vec![1.0; n_outputs], found(tensors, source, "bias", &[n_outputs])?.to_vec()));
     };
-    let part = |part: &str| named(tensors, name, part, &[n_outputs]).map(|tensor| &tensor.values);
+    let part = |part: &str| named(tensors, name, part, &[n_outputs]);
     let (weight, bias, mean, variance) =
         (part("weight")?, part("bias")?, part("running_mean")?, part("running_var")?);
     let scale: Vec<f32> =

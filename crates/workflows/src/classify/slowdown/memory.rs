@@ -3,8 +3,10 @@
 use crate::workflow::WorkflowRun;
 use learn::Matrix;
 use learn::artifact::{Tensor, Tensors, part_of, within};
-use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
+use learn::extra_trees::{ExtraTrees, ExtraTreesSettings, LabelledPoints};
+use learn::stats::squared_distance;
 use rayon::prelude::*;
+use workload::Stop;
 
 use crate::classify::trees::Trees;
 use crate::classify::{Classifier, Lesson};
@@ -30,17 +32,19 @@ fn tamed(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.signum() * value.abs().ln_1p() }
 }
 
-fn square(a: &[f32], b: &[f32]) -> f32 {
-    a.iter().zip(b).map(|(a, b)| (a - b) * (a - b)).sum()
-}
-
 impl Memory {
     pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
         let boosted = Trees::fit(lesson, seed)?;
         let raw = boosted.view().rows(&lesson.runs);
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
-        let randomised =
-            ExtraTrees::fit(&raw, &lesson.classes, &lesson.class_weights(), lesson.n_classes, settings);
+        let weights = lesson.class_weights();
+        let sample = LabelledPoints {
+            points: &raw,
+            classes: &lesson.classes,
+            weights: &weights,
+            n_classes: lesson.n_classes,
+        };
+        let randomised = ExtraTrees::fit(sample, settings, &Stop::default())?;
         let mut rows: Vec<Vec<f32>> =
             raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
         let deviations = deviations(&rows, lesson);
@@ -57,7 +61,7 @@ impl Memory {
     /// Two kinds of trees, each with half of the say.
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         let row = self.boosted.view().row(run);
-        let (one, other) = (self.randomised.chances(&row), self.boosted.chances_of_row(&row));
+        let (one, other) = (self.randomised.probabilities(&row), self.boosted.chances_of_row(&row));
         one.iter().zip(other).map(|(one, other)| (one + other) / 2.0).collect()
     }
 
@@ -75,10 +79,8 @@ impl Memory {
     }
 
     pub fn tensors(&self) -> Tensors {
-        let rows = Tensor {
-            shape: vec![self.rows.n_rows(), self.rows.n_columns()],
-            values: self.rows.as_slice().to_vec(),
-        };
+        let rows =
+            Tensor::new(vec![self.rows.n_rows(), self.rows.n_columns()], self.rows.as_slice().to_vec());
         let own = [
             ("rows", rows),
             ("deviations", Tensor::row(self.deviations.clone())),
@@ -91,10 +93,10 @@ impl Memory {
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let values = |name: &str| tensors.get(name).map(|tensor| tensor.values.clone());
+        let values = |name: &str| tensors.get(name).and_then(Tensor::as_f32).map(<[f32]>::to_vec);
         let boosted = Trees::restore(settings, &part_of(tensors, "boosted"))?;
-        let randomised = ExtraTrees::restore(&part_of(tensors, "randomised"))?;
         let n_columns = boosted.view().features.len();
+        let randomised = ExtraTrees::restore(&part_of(tensors, "randomised"), n_columns).ok()?;
         let (rows, deviations, distances) = (values("rows")?, values("deviations")?, values("distances")?);
         let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && deviations.len() == n_columns;
         fits.then(|| Self { randomised, boosted, rows: Matrix::new(rows, n_columns), deviations, distances })
@@ -121,7 +123,7 @@ fn deviations(rows: &[Vec<f32>], lesson: &Lesson<'_>) -> Vec<f32> {
 fn distance(rows: &Matrix, row: &[f32], except: Option<usize>) -> f32 {
     let mut nearest = [f32::INFINITY; NEIGHBOUR];
     for (_, other) in rows.rows().enumerate().filter(|(at, _)| Some(*at) != except) {
-        let found = square(row, other);
+        let found = squared_distance(row, other) as f32;
         if let Some(place) = nearest.iter().position(|known| found < *known) {
             nearest[place..].rotate_right(1);
             nearest[place] = found;

@@ -5,12 +5,14 @@ use crate::workflow::{TaskRole, WorkflowRun};
 use learn::Matrix;
 use learn::artifact::{Tensors, part_of, within};
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
-use learn::extra_trees::{ExtraTrees, ExtraTreesSettings};
+use learn::extra_trees::{ExtraTrees, ExtraTreesSettings, LabelledPoints};
+use learn::stats::softmax;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::Stop;
 
 use super::SlowdownSettings;
-use crate::classify::{Lesson, shares_of};
+use crate::classify::Lesson;
 use crate::error::Result;
 use crate::features::{Feature, Quantity, Statistic, View};
 
@@ -37,25 +39,26 @@ impl Weekless {
         let by_trouble = by_trouble.collect::<Result<Vec<_>>>()?;
         let troubled: Vec<usize> = (0..lesson.runs.len()).filter(|at| lesson.classes[*at] > 0).collect();
         let weights = lesson.class_weights();
-        let names = ExtraTrees::fit(
-            &rows.select(&troubled),
-            &troubled.iter().map(|at| lesson.classes[*at] - 1).collect::<Vec<_>>(),
-            &troubled.iter().map(|at| weights[*at]).collect::<Vec<_>>(),
-            lesson.n_classes - 1,
-            ExtraTreesSettings { seed, ..ExtraTreesSettings::default() },
-        );
+        let sample = LabelledPoints {
+            points: &rows.select(&troubled),
+            classes: &troubled.iter().map(|at| lesson.classes[*at] - 1).collect::<Vec<_>>(),
+            weights: &troubled.iter().map(|at| weights[*at]).collect::<Vec<_>>(),
+            n_classes: lesson.n_classes - 1,
+        };
+        let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
+        let names = ExtraTrees::fit(sample, settings, &Stop::default())?;
         Ok(Self { view, by_trouble, names })
     }
 
     pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
         let row = self.view.row(run);
-        let names = self.names.chances(&row);
+        let names = self.names.probabilities(&row);
         let odds: Vec<f64> = self.by_trouble.iter().map(|trees| trees.score(&row)).collect();
         let most = odds.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let troubled = 1.0 / (1.0 + (-most).exp());
         let by_name: Vec<f64> =
             odds.iter().zip(names).map(|(odds, name)| odds + (name + LEAST_NAME).ln()).collect();
-        let shares = shares_of(&by_name).into_iter().map(|share| share * troubled);
+        let shares = softmax(&by_name).into_iter().map(|share| share * troubled);
         [1.0 - troubled].into_iter().chain(shares).collect()
     }
 
@@ -92,8 +95,10 @@ impl Weekless {
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let view: View = serde_json::from_value(settings.clone()).ok()?;
-        let by_trouble = restore_all("trouble", tensors)?;
-        Some(Self { view, by_trouble, names: ExtraTrees::restore(&part_of(tensors, "names"))? })
+        let n_columns = view.features.len();
+        let by_trouble = restore_all("trouble", tensors, n_columns).ok()?;
+        let names = ExtraTrees::restore(&part_of(tensors, "names"), n_columns).ok()?;
+        Some(Self { view, by_trouble, names })
     }
 }
 
