@@ -1,7 +1,7 @@
-"""CPU and memory of the agent beside node_exporter, on one made-up node, in one run.
+"""CPU time and memory of the agent compared with node_exporter, on one generated node, in one run.
 
-The node is a folder in memory that changes every second: 256 hardware threads, 200 jobs. Writes
-docs/results/agent.md. Run through `make bench`.
+The node is a directory in memory that changes every second: 256 hardware threads, 200 jobs. Writes
+docs/results/agent.md. Run with `bench/run agent` or `make bench`.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def running(*command):
 
 @contextlib.contextmanager
 def node(folder, jobs, tick):
-    """A node whose every second takes `tick` seconds."""
+    """A generated node; one simulated second takes `tick` seconds."""
     with running(BENCH, "node", folder, THREADS, jobs, tick) as process:
         assert process.stdout.readline().strip() == "ready"
         yield
@@ -52,7 +52,7 @@ def node(folder, jobs, tick):
 
 
 def cpu_seconds(pid):
-    """To the nanosecond, of all threads."""
+    """CPU time of all threads, with nanosecond resolution."""
     tasks = Path(f"/proc/{pid}/task").iterdir()
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) / 1e9
 
@@ -79,11 +79,11 @@ def connected(port):
             return connection
         except OSError:
             time.sleep(0.05)
-    raise TimeoutError("it does not answer")
+    raise TimeoutError("no answer on the port")
 
 
 def scraped_every_second(pid, port):
-    """CPU milliseconds a second while scraped every second, seconds a scrape, bytes a page."""
+    """Scrapes once per second; returns CPU milliseconds per second, milliseconds per scrape, bytes per page."""
     connection = connected(port)
     time.sleep(2)
     scrape(connection)
@@ -109,7 +109,7 @@ def exporter(folder, port):
 
 
 def beside_exporter(scratch):
-    """Ours and theirs take turns: the same CPU, memory and pressure series, scraped every second."""
+    """Agent and node_exporter take turns with the same CPU, memory and pressure series, scraped every second."""
     ours, theirs, with_jobs = [], [], []
     series = ["--collector.disable-defaults", "--collector.cpu", "--collector.memory", "--collector.pressure"]
     for _ in range(ROUNDS):
@@ -123,14 +123,14 @@ def beside_exporter(scratch):
         with node(scratch / "node", JOBS, 1):
             port = free_port()
             with agent(scratch / "node", port) as process:
-                # Jobs settle in their first seconds.
+                # Skip the first seconds, in which the agent finds the jobs.
                 time.sleep(12)
                 with_jobs.append((*scraped_every_second(process.pid, port), status(process.pid, "VmRSS")))
     return ours, theirs, with_jobs
 
 
 def full_ring(scratch):
-    """Resident memory with an hour of readings: 3,600 seconds, each of which takes 10 ms."""
+    """Resident memory with an hour of readings: 3,600 simulated seconds of 10 ms each."""
     with node(scratch / "node", JOBS, 0.01):
         port = free_port()
         with agent(scratch / "node", port, "--sample.interval=10ms", "--collector.cgroup.interval=100ms") as process:
@@ -170,64 +170,65 @@ def main():
     after, end = hours[1], hours[-1]
     growth = end["resident_bytes"] - after["resident_bytes"]
     lines = [
-        "# The agent: speed and size",
+        "# Agent: CPU time and memory",
         "",
-        f"Made by `make bench` (`bench/agent.py`). A made-up node of {THREADS} hardware threads and {JOBS} Slurm jobs, as",
-        "files in memory that change every second; seed fixed in `crates/testbed/src/fake_node.rs`. Peers take turns",
-        f"in one run, {ROUNDS} rounds of {SCRAPES} scrapes; median (least–most).",
+        "The cost of `tracewise-agent` per sample and per scrape compared with node_exporter, and its memory over time.",
         "",
-        f"Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        "- Command: `bench/run agent` (`bench/agent.py`).",
+        f"- Data: a generated node with {THREADS} hardware threads and {JOBS} Slurm jobs, as files in memory that change every second.",
+        "- Seed: fixed in `crates/testbed/src/fake_node.rs`.",
+        f"- Method: the programs take turns in one run, {ROUNDS} rounds of {SCRAPES} scrapes; median (min–max).",
+        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
         "",
-        "## Work, in CPU milliseconds",
+        "## CPU time per operation, in milliseconds",
         "",
-        "| work | mean | median | 95 % | target | |",
+        "| operation | mean | median | 95th percentile | target | |",
         "|---|---|---|---|---|---|",
     ]
     for name, one, target in [
-        ("threads and their owners, once", sample, 1),
-        (f"the files of all {JOBS} jobs, once", job_files, 15),
-        (f"a page of {cost['series']:,} series ({cost['page_bytes'] / 1e3:.0f} kB)", text, 5),
-        ("a whole second, with a tenth of the jobs' files", cost["whole"], None),
+        ("sample all threads and their owners", sample, 1),
+        (f"read the files of all {JOBS} jobs", job_files, 15),
+        (f"render a page of {cost['series']:,} series ({cost['page_bytes'] / 1e3:.0f} kB)", text, 5),
+        ("one second of operation, with a tenth of the job files", cost["whole"], None),
     ]:
         goal = f"under {target} | {verdict(one['mean_ms'] < target)}" if target else "– | –"
         lines.append(f"| {name} | {one['mean_ms']:.2f} | {one['median_ms']:.2f} | {one['p95_ms']:.2f} | {goal} |")
     lines += [
         "",
-        "The whole tree of control groups is walked every ten seconds; the 95 % column has such seconds in it. Files in",
-        "memory cost less than the kernel's own: what it takes to add up `memory.stat` is not in these figures.",
+        "The agent walks the whole control-group tree every ten seconds; the 95th percentile includes such seconds. Files in",
+        "memory are cheaper than kernel files: the kernel's cost of computing `memory.stat` is not included.",
         "",
-        "## Beside node_exporter (Debian's), scraped every second",
+        "## Compared with node_exporter (Debian package), scraped every second",
         "",
-        "The same series of CPU (without guest time), memory and pressure, in gzip, as Prometheus asks for them.",
+        "The same CPU (without guest time), memory and pressure series, compressed with gzip as Prometheus requests them.",
         "",
-        "| | CPU ms a second | a scrape, ms | page in gzip, kB | resident, MB |",
+        "| | CPU ms per second | ms per scrape | page, gzip, kB | resident memory, MB |",
         "|---|---|---|---|---|",
     ]
-    for name, runs in [("node_exporter", theirs), ("agent, the same series", ours), (f"agent, with {JOBS} jobs", with_jobs)]:
+    for name, runs in [("node_exporter", theirs), ("agent, same series", ours), (f"agent, with {JOBS} jobs", with_jobs)]:
         cells = [spread([run[0] for run in runs]), spread([run[1] for run in runs]), f"{runs[-1][2] / 1e3:.0f}", f"{statistics.median(run[3] for run in runs) / 1e6:.1f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += [
         "",
-        f"CPU of ours / theirs: **{ratio:.2f}** (target at most 0.20: {verdict(ratio <= 0.2)}). A scrape with {JOBS} jobs:",
+        f"CPU time agent / node_exporter: **{ratio:.2f}** (target at most 0.20: {verdict(ratio <= 0.2)}). A scrape with {JOBS} jobs:",
         f"{scrape_ms:.1f} ms (target under 5: {verdict(scrape_ms < 5)}).",
         "",
         "## Memory with an hour of readings",
         "",
-        f"{ticks:,.0f} readings of {THREADS} threads and {JOBS} jobs: {ring / 1e6:.1f} MB of readings, **{resident / 1e6:.1f} MB** resident, of which",
-        f"{anonymous / 1e6:.1f} MB are the agent's own and the rest pages of its program and libraries (target under 10 MB:",
-        f"{verdict(resident < 10e6)}).",
+        f"{ticks:,.0f} readings of {THREADS} threads and {JOBS} jobs take {ring / 1e6:.1f} MB. Resident memory is **{resident / 1e6:.1f} MB**:",
+        f"{anonymous / 1e6:.1f} MB anonymous, the rest pages of the program and its libraries (target under 10 MB: {verdict(resident < 10e6)}).",
         "",
         f"## A simulated day of {day['started']:,} jobs",
         "",
-        "64 threads, second by second, jobs of a minute to an hour. Resident memory is that of the simulation as well.",
+        "64 threads, one second at a time, jobs of one minute to one hour. Resident memory includes the simulation itself.",
         "",
-        "| hour | resident, MB | ring, MB | series | jobs shown | jobs running |",
+        "| hour | resident memory, MB | ring, MB | series | jobs exported | jobs running |",
         "|---|---|---|---|---|---|",
     ]
     for hour in [one for one in hours if one["hour"] in (1, 2, 6, 12, 18, 24)]:
         cells = [f"{hour['resident_bytes'] / 1e6:.2f}", f"{hour['ring_bytes'] / 1e6:.2f}", f"{hour['series']:,}", hour["jobs"], hour["running"]]
         lines.append(f"| {hour['hour']} | {' | '.join(str(cell) for cell in cells)} |")
-    lines += ["", f"From the second hour to the last: {growth / 1e6:+.2f} MB (target no growth: {verdict(growth < 0.5e6)}).", ""]
+    lines += ["", f"Growth from the second hour to the last: {growth / 1e6:+.2f} MB (target: less than 0.5 MB; {verdict(growth < 0.5e6)}).", ""]
     path = ROOT / "docs/results/agent.md"
     path.write_text("\n".join(lines))
     print(path.read_text())

@@ -1,7 +1,7 @@
-"""Size, reading and ingest of the archive beside Prometheus and pyarrow, in one run.
+"""Size, read speed and ingest speed of the archive compared with Prometheus and pyarrow, in one run.
 
-Peers and ours take turns; a figure is the median of the rounds, and the spread is printed too.
-Writes docs/results/archive.md. Run through `make bench`.
+The programs take turns; a figure is the median of the rounds with minimum and maximum.
+Writes docs/results/archive.md. Run with `bench/run archive` or `make bench`.
 """
 
 import json
@@ -39,7 +39,7 @@ def median(values):
 
 
 def size_of(csv, scratch):
-    """Bytes a thread-second of one Exathlon file: ours, Prometheus in all, Prometheus' chunks alone."""
+    """Bytes per thread-second of one Exathlon file: archive, Prometheus in total, Prometheus chunks only."""
     archive, text, blocks = scratch / "archive", scratch / "metrics.txt", scratch / "blocks"
     report = json.loads(run(TRACEWISE, "archive", "import", "--preset", "exathlon", csv, "--into", archive, "--json"))
     readings = report[0]["readings"]
@@ -77,12 +77,15 @@ def reading(archive):
 
 def main():
     lines = [
-        "# The archive: size and speed",
+        "# Archive: size and speed",
         "",
-        "Made by `make bench` (`bench/archive.py`); peers and ours take turns in one run, times are in seconds,",
-        f"median of {ROUNDS} rounds (least–most). Seed: fixed in `bench/src/archive.rs`.",
+        "Size on disk compared with Prometheus, read speed compared with pyarrow, and ingest speed.",
         "",
-        f"Machine: {machine()}. Date: {time.strftime('%Y-%m-%d')}.",
+        "- Command: `bench/run archive` (`bench/archive.py`), with `TRACEWISE_DATA` set for Exathlon.",
+        "- Data: six files of Exathlon; generated counters for ingest and for the second reading row.",
+        "- Seed: fixed in `bench/src/archive.rs`.",
+        f"- Method: the programs take turns in one run; seconds, median of {ROUNDS} rounds (min–max).",
+        f"- Machine: {machine()}. Date: {time.strftime('%Y-%m-%d')}.",
         "",
     ]
     with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as scratch:
@@ -91,12 +94,12 @@ def main():
         archives = []
         if data:
             lines += [
-                "## Size on disk of a thread-second",
+                "## Bytes on disk per thread-second",
                 "",
-                "Exathlon's five modes; Prometheus 2.42 holds them as counters in seconds",
+                "The five modes of Exathlon. Prometheus 2.42 stores them as counters in seconds",
                 "(`promtool tsdb create-blocks-from openmetrics`). Target: at most 0.25 of Prometheus.",
                 "",
-                "| file | thread-seconds | ours, bytes | Prometheus, bytes | its chunks alone | ours / Prometheus | ours / chunks |",
+                "| file | thread-seconds | archive | Prometheus | Prometheus chunks only | archive / Prometheus | archive / chunks |",
                 "|---|---|---|---|---|---|---|",
             ]
             for csv in sorted(Path(data, "cpu-traces").glob("*.csv.zst")):
@@ -114,7 +117,7 @@ def main():
             run(TRACEWISE, "archive", "import", "--preset", "exathlon", *archives, "--into", exathlon)
             run(TRACEWISE, "archive", "compact", "--data", exathlon)
         else:
-            lines += ["Size on Exathlon: not measured, since TRACEWISE_DATA is not set.", ""]
+            lines += ["Size on Exathlon: not measured because TRACEWISE_DATA is not set.", ""]
             exathlon = None
 
         counters = scratch / "counters"
@@ -123,11 +126,12 @@ def main():
         lines += [
             "## Reading into f32 windows",
             "",
-            "Ours: opening, decoding, checking checksums, deriving rates, cutting windows of 100 × 4. pyarrow: opening and",
-            "decoding the same columns into numpy, nothing derived (2 threads; its import is not counted). Target: ours at",
-            "least as fast (ratio ≥ 1). Exathlon's jobs overlap on the same threads, so that some moments have several rows.",
+            "Tracewise opens the files, decodes them, verifies checksums, derives rates and cuts windows of 100 × 4 values. pyarrow",
+            "opens the files and decodes the same columns into numpy without deriving anything (2 threads; its import time is not",
+            "counted). Target: at least as fast as pyarrow (ratio ≥ 1). Jobs in Exathlon overlap on the same threads, so some",
+            "times have several rows.",
             "",
-            "| archive | rows | windows | ours | pyarrow | pyarrow without owner and job | pyarrow / ours | without / ours |",
+            "| archive | rows | windows | Tracewise | pyarrow | pyarrow without owner and job | pyarrow / Tracewise | without / Tracewise |",
             "|---|---|---|---|---|---|---|---|",
         ]
         for name, archive in [("Exathlon, six files", exathlon), ("4 × 128 threads, 2 h of counters", counters)]:
@@ -145,11 +149,11 @@ def main():
             "",
             "## Ingest",
             "",
-            "1,000 nodes × 128 threads, all eight modes and an owner each; a batch of all nodes is acknowledged after it is",
-            "on stable storage; the time includes turning everything into Parquet. Targets: 1,000,000 thread-samples a",
-            "second on two cores, memory under 300 MB.",
+            "1,000 nodes × 128 threads, eight modes and an owner per thread. A batch of all nodes is acknowledged when it is on",
+            "stable storage. The second column includes the conversion to Parquet. Targets: 1,000,000 thread-samples per second",
+            "on two cores, memory under 300 MB.",
             "",
-            "| seconds of data | thread-samples a second | acknowledged a second | peak memory, MB | bytes a thread-second |",
+            "| seconds of data | thread-samples per second | acknowledged per second | peak memory, MB | bytes per thread-second |",
             "|---|---|---|---|---|",
         ]
         for seconds in (60, 300):
