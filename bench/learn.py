@@ -1,6 +1,6 @@
-"""Silhouette beside scikit-learn and Welch's spectra beside SciPy, on the same numbers, in one run.
+"""Silhouette scores compared with scikit-learn and Welch spectra compared with SciPy, on the same data, in one run.
 
-Writes docs/results/learn.md. Run through `make bench`.
+Writes docs/results/learn.md. Run with `bench/run learn` or `make bench`.
 """
 
 import json
@@ -54,7 +54,7 @@ def main():
             found = ours("silhouette", file, POINTS, COLUMNS)
             mine.append(found["seconds"])
             assert abs(found["silhouette"] - expected) < 1e-5, (found, expected)
-        rows.append((f"silhouette, {POINTS:,} windows of {COLUMNS} numbers", mine, theirs, "scikit-learn"))
+        rows.append((f"silhouette of {POINTS:,} windows with {COLUMNS} values", mine, theirs, "scikit-learn"))
         file.write_bytes(series.tobytes())
         mine, theirs = [], []
         for _ in range(ROUNDS):
@@ -63,16 +63,19 @@ def main():
             found = ours("welch", file, SERIES, LENGTH, SEGMENT)
             mine.append(found["seconds"])
             assert abs(found["total"] - expected) < 1e-4 * expected, (found, expected)
-        rows.append((f"Welch, a day of {SERIES} threads, segments of {SEGMENT}", mine, theirs, "SciPy"))
+        rows.append((f"Welch spectra of {SERIES} threads for one day, segments of {SEGMENT}", mine, theirs, "SciPy"))
     lines = [
-        "# learn: silhouettes and spectra",
+        "# Silhouette scores and spectra: speed",
         "",
-        f"Made by `make bench` (`bench/learn.py`); both take turns on the same numbers (seed 7), {ROUNDS} rounds, seconds,",
-        "median (least–most). Results agree to 1e-5. Target: at least three times as fast.",
+        "The time of two numerical methods compared with scikit-learn and SciPy. Target: at least three times as fast.",
         "",
-        f"Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        "- Command: `bench/run learn` (`bench/learn.py`). It also checks that the results agree to 1e-5 (silhouette, absolute)",
+        "  and 1e-4 (total spectral power, relative).",
+        "- Data: random numbers, seed 7.",
+        f"- Method: the programs take turns; seconds, median of {ROUNDS} rounds (min–max).",
+        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
         "",
-        "| work | ours | peer | peer / ours | |",
+        "| task | Tracewise | peer | peer / Tracewise | |",
         "|---|---|---|---|---|",
     ]
     for name, mine, theirs, peer in rows:

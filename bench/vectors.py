@@ -1,6 +1,7 @@
-"""What SciPy and scikit-learn say of small data, for the tests of `learn`: fixtures/learn/peers.json.
+"""Reference values from SciPy and scikit-learn for the tests of `learn`. Writes fixtures/learn/peers.json.
 
-Run with a Python that has them: `python bench/vectors.py`. Seed fixed; numbers rounded to what tests compare.
+Run with a Python that has both packages: `python bench/vectors.py`. The seed is fixed; values are rounded to the precision
+that the tests compare.
 """
 
 import json
