@@ -1,6 +1,6 @@
-"""How long each detector takes to learn and to score, and how much memory; and whether scoring a longer archive takes more of it.
+"""Time and peak memory of training and scoring for each detector, and memory of scoring as the archive gets longer.
 
-Writes docs/results/memory.md. Run through `make evaluate` or `evaluate/run memory`.
+Writes docs/results/memory.md. Run with `evaluate/run memory` or `make evaluate`.
 """
 
 import os
@@ -15,22 +15,22 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
 MODELS = ["ae", "node-gnn", "job-gnn", "vae", "pca", "nearest", "best"]
 HOURS = [1, 4]
-# The last is 24 times the first. What is read at once is two hours: only from there on can memory stay the same.
+# Scoring holds up to two hours in memory at a time, so memory can only be constant from there on.
 SCORED_HOURS = [4, 16, 48, 96]
 SCORED_MODELS = ["ae", "pca", "best"]
 SETTINGS = "[detector.train]\nn_epochs = 3\n"
 
 
 def measured(*arguments):
-    """Seconds, and the most memory that was resident, in MB."""
+    """Runs a command; returns seconds and peak resident memory in MB."""
     command = [str(part) for part in (TRACEWISE, *arguments)]
     begun = time.time()
-    with tempfile.TemporaryFile() as said:
-        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+    with tempfile.TemporaryFile() as stderr:
+        child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=stderr)
         _, status, usage = os.wait4(child.pid, 0)
         if status:
-            said.seek(0)
-            sys.exit(f"{' '.join(command)}: {said.read().decode()}")
+            stderr.seek(0)
+            sys.exit(f"{' '.join(command)}: {stderr.read().decode()}")
     return time.time() - begun, usage.ru_maxrss / 1000
 
 
@@ -53,7 +53,7 @@ def main():
             cells = [model]
             for hours in HOURS:
                 data, out = work / f"{hours}h", work / f"{model}-{hours}h"
-                train = measured("detect", "train", "--model", model, "--data", data, "--out", out, "--config", work / "settings.toml")
+                train = measured("detect", "train", "--detector", model, "--data", data, "--out", out, "--config", work / "settings.toml")
                 score = measured("detect", "score", "--model", out, "--data", data, "--set", "test", "--out", work / "scores.parquet")
                 cells += [f"{train[0]:.0f} s", f"{train[1]:.0f} MB", f"{score[0]:.1f} s", f"{score[1]:.0f} MB"]
             rows.append(cells)
@@ -66,13 +66,16 @@ def main():
             by_length.append([f"{hours} h", *(cell for seconds, memory in scored for cell in (f"{seconds:.0f} s", f"{memory:.0f} MB"))])
             print(by_length[-1], flush=True)
     header = ["", *(f"{what}, {hours} h" for hours in HOURS for what in ("train", "memory", "score", "memory"))]
-    lines = ["# Time and memory of detectors", "", "Made by `make evaluate` (`evaluate/memory.py`).", "",
-             f"Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
-             "", "Three simulated campaigns of 5 nodes × 32 threads, each of so many hours: one to learn from, one for thresholds, one to score. "
-             "Memory is the most that was resident. Networks learn for 3 epochs; windows to learn from are subsampled as documented.", "",
-             *table(header, rows), "", "## Scoring of longer archives", "",
-             "One campaign of so many hours, all of it scored. An hour of every node and the window that reaches into the next are in memory "
-             "at once, however long the archive is.", "",
+    lines = ["# Detectors: time and memory", "",
+             "Time and peak resident memory of `detect train` and `detect score` for each detector.", "",
+             "- Command: `evaluate/run memory` (`evaluate/memory.py`).",
+             "- Data: three simulated campaigns of 5 nodes × 32 threads, for training, validation and test. Each lasts 1 or 4 hours, as the",
+             "  column says.",
+             "- Seed: 1 for the simulation, 0 for training. Networks train for 3 epochs on at most 10,000 windows.",
+             f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+             "", *table(header, rows), "", "## Scoring longer archives", "",
+             "One campaign of the given length, scored completely with the models trained on 1 hour. Scoring holds one hour of every node and "
+             "the window that reaches into the next hour in memory, whatever the length of the archive.", "",
              *table(["", *(cell for model in SCORED_MODELS for cell in (model, "memory"))], by_length), ""]
     (ROOT / "docs/results/memory.md").write_text("\n".join(lines))
 
