@@ -1,34 +1,34 @@
 .DEFAULT_GOAL := help
 .PHONY: help run agent test fuzz lint fmt bench evaluate clean
 
-help: ## Say what can be made
+help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-run: ## Build Tracewise, simulate a cluster, learn what is normal there, watch it live; nothing else is needed
+run: ## Build Tracewise, simulate a cluster, train a detector on it and watch the cluster live
 	cargo build --release --quiet --bin tracewise
 	scripts/run
 
-agent: ## Build the agent for a node: target/agent/tracewise-agent
+agent: ## Build the node agent: target/agent/tracewise-agent
 	cargo build --profile agent --package agent --bin tracewise-agent
 
-test: ## Install what tests need, run every test, sum up
+test: ## Install the servers that tests use, run all tests and print a summary
 	scripts/test
 
-fuzz: ## Look for inputs that break a parser, a minute each
+fuzz: ## Fuzz every parser for one minute
 	scripts/fuzz 60
 
-lint: ## Check formatting and lints, as CI does
+lint: ## Check formatting and lints
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
 
 fmt: ## Format the code
 	cargo fmt --all
 
-bench: ## Measure speed and size beside peers; results go to docs/results
+bench: ## Measure speed and size against other programs; writes docs/results
 	bench/run
 
-evaluate: ## Judge what was learnt and simulated; results go to docs/results
+evaluate: ## Measure accuracy of models and of the simulator; writes docs/results
 	evaluate/run
 
-clean: ## Remove what was built
+clean: ## Remove build products
 	cargo clean
