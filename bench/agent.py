@@ -108,7 +108,7 @@ def exporter(folder, port):
     return running(EXPORTER, *collectors, f"--path.procfs={folder}/proc", f"--path.sysfs={empty}", f"--web.listen-address=127.0.0.1:{port}")
 
 
-def beside_exporter(scratch):
+def compare_with_exporter(scratch):
     """Agent and node_exporter take turns with the same CPU, memory and pressure series, scraped every second."""
     ours, theirs, with_jobs = [], [], []
     series = ["--collector.disable-defaults", "--collector.cpu", "--collector.memory", "--collector.pressure"]
@@ -158,7 +158,7 @@ def main():
     measured = lambda *command: json.loads(subprocess.run([str(part) for part in (BENCH, *command)], check=True, capture_output=True, text=True).stdout)
     try:
         cost = measured("cost", scratch / "cost", THREADS, JOBS)
-        ours, theirs, with_jobs = beside_exporter(scratch)
+        ours, theirs, with_jobs = compare_with_exporter(scratch)
         ticks, ring, resident, anonymous = full_ring(scratch)
         day = measured("day", scratch / "day", 1000)
     finally:

@@ -96,7 +96,7 @@ def from_healthy(paths, split, model, troubles):
         if troubles:
             options = [part for trouble in troubles for part in ("--trouble", trouble)]
             tracewise("inject", *(work / "learnt/normal").iterdir(), *options, "--out", work / "learnt", "--seed", SEED)
-        tracewise("train", "--model", model, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
+        tracewise("train", "--classifier", model, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
         tests = [paths[row["run"]] for row in rows if row["split"] == "test"]
         verdicts = json.loads(tracewise("classify", "--model", work / "model", *tests, "--json"))
     pairs = [(path.parent.name.split("_")[0], verdict["class"]) for path, verdict in zip(tests, verdicts)]
