@@ -5,8 +5,8 @@ help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
 run: ## Build Tracewise, simulate a cluster, train a detector on it and watch the cluster live
-	cargo build --release --quiet --bin tracewise
-	scripts/run
+	@scripts/build
+	@scripts/run
 
 agent: ## Build the node agent: target/agent/tracewise-agent
 	cargo build --profile agent --package agent --bin tracewise-agent

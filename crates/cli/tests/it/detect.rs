@@ -1,4 +1,4 @@
-//! Detectors as users have them: trained, scoring, explaining, refusing.
+//! Detectors on the command line: train, score, explain, watch, evaluate, and bad input.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use crate::{fixture, import_small, json_of, refused, stdout_of, tracewise};
 
-const SMALL: &str = "[detector]\nwindow = 40\nmost_windows = 600\n\
+const SMALL: &str = "[detector]\nwindow = 40\nmax_windows = 600\n\
     [detector.net]\nwidths = [8, 8]\nn_hidden = 16\nn_latent = 4\n\
-    [detector.train]\nn_epochs = 15\nrate = 0.005\n";
+    [detector.train]\nn_epochs = 15\nlearning_rate = 0.005\n";
 
 fn settings(folder: &Path, text: &str) -> std::path::PathBuf {
     let file = folder.join("detector.toml");
@@ -17,10 +17,10 @@ fn settings(folder: &Path, text: &str) -> std::path::PathBuf {
     file
 }
 
-fn train(folder: &Path, model: &str, data: &Path) -> Command {
+fn train(folder: &Path, detector: &str, data: &Path) -> Command {
     let mut command = tracewise();
-    command.args(["detect", "train", "--model", model, "--data"]).arg(data);
-    command.arg("--out").arg(folder.join(model)).arg("--config").arg(settings(folder, SMALL));
+    command.args(["detect", "train", "--detector", detector, "--data"]).arg(data);
+    command.arg("--out").arg(folder.join(detector)).arg("--config").arg(settings(folder, SMALL));
     command
 }
 
@@ -32,7 +32,13 @@ fn recorded() -> std::path::PathBuf {
 fn bad_io_is_found_and_explained() {
     let folder = tempfile::tempdir().unwrap();
     let trained = json_of(train(folder.path(), "best", &recorded()).arg("--json"));
-    assert_eq!(trained["model"], "hierarchy");
+    assert_eq!(trained["detector"], "hierarchy");
+    let manifest: Value =
+        serde_json::from_slice(&std::fs::read(folder.path().join("best/manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["kind"], "detect/hierarchy");
+    assert!(manifest["created"].as_f64().unwrap() > 1.7e9);
+    assert_eq!(manifest["data"]["sha256"].as_str().unwrap().len(), 64);
+    assert!(manifest["data"]["from"].as_f64().unwrap() < manifest["data"]["to"].as_f64().unwrap());
     assert!(!folder.path().join("best.checkpoint").exists());
     let model = folder.path().join("best");
     let look = |command: &str| {
@@ -61,8 +67,66 @@ fn bad_io_is_found_and_explained() {
         (embedded["dimensions"].as_u64(), embedded["windows"].as_u64()),
         (Some(4), summary["windows"].as_u64())
     );
-    let words = stdout_of(look("explain").args(["--job", "third-10"]));
-    assert!(words.contains("iowait was") && words.contains("times the threshold"), "{words}");
+    let text = stdout_of(look("explain").args(["--job", "third-10"]));
+    assert!(text.contains("iowait") && text.contains(", above the threshold"), "{text}");
+    let explained = json_of(look("explain").args(["--json", "--top", "2"]));
+    for window in explained.as_array().unwrap() {
+        assert_eq!(window["level"], window["explanation"]["level"], "{window}");
+        let from = window["explanation"]["from"].as_f64().unwrap();
+        assert!((1.7e9..2e9).contains(&from), "epoch seconds: {from}");
+    }
+}
+
+#[test]
+fn explain_compares_a_job_with_other_jobs_only() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout_of(&mut train(folder.path(), "pca", &recorded()));
+    let mut explain = tracewise();
+    explain.args(["detect", "explain", "--json", "--set", "test", "--top", "3", "--data"]).arg(recorded());
+    let explained = json_of(explain.arg("--model").arg(folder.path().join("pca")));
+    for window in explained.as_array().unwrap() {
+        // Each of these kinds has one labelled job in the archive, so it is unknown without that job.
+        let labels = json_of(tracewise().args(["campaign", "labels", "--json", "--data"]).arg(recorded()));
+        let labels = labels.as_array().unwrap();
+        let own = labels.iter().find(|label| label["job"] == window["job"]).unwrap();
+        let n_jobs = labels.iter().filter(|label| label["kind"] == own["kind"]).count();
+        let is_known = window["kinds"].as_array().unwrap().iter().any(|kind| kind["kind"] == own["kind"]);
+        assert_eq!(is_known, n_jobs > 1, "{} of {own}", window["job"]);
+    }
+}
+
+#[test]
+fn watch_reports_jobs_above_their_threshold_in_every_batch() {
+    let folder = tempfile::tempdir().unwrap();
+    stdout_of(&mut train(folder.path(), "pca", &recorded()));
+    // A job that waits for I/O all the time, unlike any in the training data.
+    let archive = steady(folder.path(), "waiting", [5.0, 0.0, 0.0, 5.0, 90.0]);
+    let watch = |more: &[&str]| {
+        let mut watch = tracewise();
+        watch.args(["detect", "watch", "--duration", "200ms", "--every", "50ms", "--data"]).arg(&archive);
+        watch.arg("--model").arg(folder.path().join("pca")).args(more);
+        stdout_of(&mut watch)
+    };
+    let lines = watch(&["--json"]);
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 1, "the same windows are reported once: {lines:?}");
+    assert_eq!((lines[0]["windows"].as_u64(), lines[0]["time"].as_f64()), (Some(4), Some(1_525_400_599.0)));
+    let alarm = &lines[0]["alarms"][0];
+    assert_eq!((alarm["job"].as_str(), alarm["threads"].as_array().unwrap().len()), (Some("1"), 4));
+    assert!(alarm["score"].as_f64() > alarm["threshold"].as_f64(), "{alarm}");
+    assert!(alarm["explanation"]["text"].as_str().unwrap().contains("iowait was 90 %"), "{alarm}");
+    assert_eq!(alarm["end"], lines[0]["time"]);
+    let text = watch(&[]);
+    assert!(text.contains("4 threads scored, 1 job above its threshold"), "{text}");
+    // The job on its own archive raises no alarm with a model of itself.
+    let busy = steady(folder.path(), "busy", [60.0, 0.0, 0.0, 40.0, 0.0]);
+    let mut again = tracewise();
+    again.args(["detect", "watch", "--duration", "100ms", "--data"]).arg(&busy);
+    let quiet = stdout_of(again.arg("--model").arg({
+        stdout_of(&mut train(folder.path(), "nearest", &busy));
+        folder.path().join("nearest")
+    }));
+    assert!(quiet.contains("no alarms"), "{quiet}");
 }
 
 #[test]
@@ -70,7 +134,7 @@ fn detectors_are_compared_with_each_other_and_with_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = tracewise();
     command
-        .args(["detect", "evaluate", "--models", "ae,pca", "--ensemble", "1", "--json", "--data"])
+        .args(["detect", "evaluate", "--detectors", "ae,pca", "--ensemble", "1", "--json", "--data"])
         .arg(recorded());
     command
         .arg("--config")
@@ -78,13 +142,13 @@ fn detectors_are_compared_with_each_other_and_with_nothing() {
         .arg("--out")
         .arg(folder.path().join("report"));
     let report = json_of(&mut command);
-    assert!((report["floor"]["random_auc"].as_f64().unwrap() - 0.5).abs() < 0.1);
+    assert!((report["baselines"]["random_auc"].as_f64().unwrap() - 0.5).abs() < 0.1);
     for model in ["ae", "pca"] {
         let evaluation = &report["detectors"][model][0]["evaluation"];
         let bad_io =
             evaluation["kinds"].as_array().unwrap().iter().find(|kind| kind["kind"] == "bad-io").unwrap();
         assert!(bad_io["detection"]["roc_auc"].as_f64().unwrap() > 0.95, "{model}: {bad_io}");
-        let mean = report["floor"]["mean_window_error"].as_f64().unwrap();
+        let mean = report["baselines"]["mean_window_error"].as_f64().unwrap();
         assert!(evaluation["normal_error"].as_f64().unwrap() < 0.3 * mean);
         assert_eq!(evaluation["cases"].as_array().unwrap().len(), 30);
     }
@@ -121,19 +185,19 @@ fn an_archive_without_labels_is_split_by_time() {
 }
 
 #[test]
-fn trouble_is_put_into_a_copy_and_the_truth_is_kept() {
+fn faults_are_injected_into_a_copy_and_recorded() {
     let folder = tempfile::tempdir().unwrap();
-    let into = folder.path().join("troubled");
+    let into = folder.path().join("faulty");
     let inject = |into: &Path| {
         let mut inject = tracewise();
         inject.args([
             "campaign",
             "inject",
-            "--trouble",
+            "--fault",
             "slow-storage",
             "--strength",
             "0.5",
-            "--chance",
+            "--probability",
             "1",
         ]);
         inject.args(["--length", "60s", "--json", "--data"]).arg(recorded()).arg("--into").arg(into);
@@ -191,17 +255,17 @@ fn jobs_can_be_labelled_by_hand() {
 }
 
 #[test]
-fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
+fn unusable_data_settings_and_models_give_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");
     import_small(&small);
-    assert!(refused(&mut train(folder.path(), "pca", &small)).contains("are needed; record for longer"));
+    assert!(refused(&mut train(folder.path(), "pca", &small)).contains("but 100 are needed (a window is"));
     let missing = refused(&mut train(folder.path(), "pca", &folder.path().join("nothing")));
     assert!(missing.contains("nothing"), "{missing}");
 
     let with = |text: &str| {
         let mut command = tracewise();
-        command.args(["detect", "train", "--model", "pca", "--data"]).arg(recorded());
+        command.args(["detect", "train", "--detector", "pca", "--data"]).arg(recorded());
         command.arg("--out").arg(folder.path().join("x")).arg("--config").arg(settings(folder.path(), text));
         command
     };
@@ -219,7 +283,7 @@ fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
     };
     assert!(refused(&mut score(&model, &recorded(), "s.txt")).contains(".parquet or .csv"));
     assert!(
-        refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is no artifact")
+        refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is not a model")
     );
     stdout_of(&mut with("[detector]\nwindow = 120\n"));
     let long = folder.path().join("x");
@@ -227,14 +291,14 @@ fn what_cannot_be_learnt_from_or_scored_is_refused_in_one_line() {
     assert!(!folder.path().join("s.csv").exists(), "what was refused leaves nothing");
     let manifest = model.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
-    std::fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 99")).unwrap();
-    assert!(refused(&mut score(&model, &recorded(), "s.csv")).contains("has version 99"));
+    std::fs::write(&manifest, text.replace("\"version\": 2", "\"version\": 99")).unwrap();
+    assert!(refused(&mut score(&model, &recorded(), "s.csv")).contains("has format version 99"));
     std::fs::write(&manifest, text.replace("\"other\"", "\"otter\"")).unwrap();
     assert!(refused(&mut score(&model, &recorded(), "s.csv")).contains("channels"));
 }
 
-/// Ten minutes of four threads of one job, all of them as busy.
-fn steady(folder: &Path, name: &str, user: f64) -> std::path::PathBuf {
+/// Ten minutes of four threads of one job with constant percentages: idle, steal, system, user, iowait.
+fn steady(folder: &Path, name: &str, percent: [f64; 5]) -> std::path::PathBuf {
     use std::fmt::Write;
     let modes = ["Idle", "Steal", "Sys", "User", "Wait"];
     let mut text = "t".to_owned();
@@ -243,7 +307,9 @@ fn steady(folder: &Path, name: &str, user: f64) -> std::path::PathBuf {
     }
     for second in 0..600 {
         write!(text, "\n{}", 1_525_400_000 + second).unwrap();
-        (0..4).for_each(|_| write!(text, ",{},0,0,{user},0", 100.0 - user).unwrap());
+        for percent in percent.repeat(4) {
+            write!(text, ",{percent}").unwrap();
+        }
     }
     let (csv, archive) = (folder.join(format!("{name}.csv")), folder.join(name));
     std::fs::write(&csv, text + "\n").unwrap();
@@ -254,15 +320,15 @@ fn steady(folder: &Path, name: &str, user: f64) -> std::path::PathBuf {
 }
 
 #[test]
-fn what_does_nothing_or_was_not_read_teaches_nothing() {
+fn idle_threads_and_missing_channels_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let idle = steady(folder.path(), "idle", 0.0);
-    assert!(refused(&mut train(folder.path(), "pca", &idle)).contains("its threads do nothing"));
-    let busy = steady(folder.path(), "busy", 40.0);
+    let idle = steady(folder.path(), "idle", [100.0, 0.0, 0.0, 0.0, 0.0]);
+    assert!(refused(&mut train(folder.path(), "pca", &idle)).contains("its threads are idle"));
+    let busy = steady(folder.path(), "busy", [60.0, 0.0, 0.0, 40.0, 0.0]);
     stdout_of(&mut train(folder.path(), "pca", &busy));
     let mut command = tracewise();
     command
-        .args(["detect", "train", "--model", "pca", "--data"])
+        .args(["detect", "train", "--detector", "pca", "--data"])
         .arg(&busy)
         .arg("--out")
         .arg(folder.path().join("x"));
@@ -270,12 +336,30 @@ fn what_does_nothing_or_was_not_read_teaches_nothing() {
     assert!(refused(&mut command).contains("no window has the channel io_pressure"));
 }
 
+/// The scores of a model are those that were stored when the model was.
 #[test]
-fn the_first_version_of_an_artifact_is_still_read() {
+fn the_first_version_of_an_artifact_gives_the_scores_it_gave() {
     let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("scores.csv");
     let mut score = tracewise();
     score.args(["detect", "score", "--json", "--model"]).arg(fixture("artifact/threads-v1")).arg("--data");
-    let summary = json_of(score.arg(recorded()).arg("--out").arg(folder.path().join("s.csv")));
-    let bad_io = summary["jobs"].as_array().unwrap().iter().find(|job| job["kind"] == "bad-io");
-    assert!(bad_io.is_some(), "{summary}");
+    score.arg(recorded()).args(["--set", "test", "--stride", "100", "--out"]).arg(&out);
+    let summary = json_of(&mut score);
+    assert!(summary["windows"].as_u64().unwrap() > 20, "{summary}");
+    let rows = |file: &Path| -> Vec<csv::StringRecord> {
+        csv::Reader::from_path(file).unwrap().records().map(Result::unwrap).collect()
+    };
+    let expected = fixture("artifact/threads-v1-scores.csv");
+    let (found, expected) = (rows(&out), rows(&expected));
+    assert_eq!(found.len(), expected.len());
+    for (found, expected) in found.iter().zip(&expected) {
+        for (found, expected) in found.iter().zip(expected) {
+            match (found.parse::<f64>(), expected.parse::<f64>()) {
+                (Ok(found), Ok(expected)) => {
+                    assert!((found - expected).abs() <= 1e-3 * expected.abs().max(1e-3), "{found} {expected}");
+                }
+                _ => assert_eq!(found, expected),
+            }
+        }
+    }
 }
