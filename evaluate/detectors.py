@@ -23,7 +23,7 @@ EXATHLON = [("1_0_10000_17", "train"), ("1_0_100000_16", "validation"), ("1_0_10
 SIMULATED = "--nodes 5 --threads 32 --hours 4 --campaigns train=2,validation=1,test=1 --seed 7"
 # Jobs of the recordings last three minutes, so their windows are shorter.
 RECORDED_SETTINGS = "[detector]\nwindow = 60\n[detector.train]\nn_epochs = 12\n"
-LARGE_SETTINGS = "[detector]\nmost_windows = 10000\n[detector.train]\nn_epochs = 12\n"
+LARGE_SETTINGS = "[detector]\nmax_windows = 10000\n[detector.train]\nn_epochs = 12\n"
 CHARTS_TEXT = ("Curves show the first member of each ensemble. The report that `detect evaluate` writes contains the same charts for "
                "`node-gnn` and `job-gnn`.")
 # Recorded nodes run one job at a time, so both graphs contain the same threads.
@@ -109,10 +109,10 @@ def targets(recorded, simulated, exathlon, contaminated):
         found = mean_of(numbers, "hierarchy", lambda one: one["silhouette"])
         row("silhouette, hierarchy", name, found, f"above {others:.3f}, the best of the above", found > others, 3)
         found = subtle(numbers, "hierarchy")
-        row("AUC of subtle injected anomalies, hierarchy", name, found, "at least 0.95", found >= 0.95)
+        row("AUC of subtle injected faults, hierarchy", name, found, "at least 0.95", found >= 0.95)
     if exathlon:
         found = subtle(exathlon, "hierarchy")
-        row("AUC of subtle injected anomalies, hierarchy", "Exathlon", found, "at least 0.95", found >= 0.95)
+        row("AUC of subtle injected faults, hierarchy", "Exathlon", found, "at least 0.95", found >= 0.95)
     for name, numbers in (("recorded", recorded), ("simulated", simulated), ("Exathlon", exathlon)):
         for model in ("ae", "hierarchy") if numbers else ():
             found = mean_of(numbers, model, lambda one: one["false_alarm_rate"]) * 100
@@ -199,7 +199,7 @@ def main():
                       "--into", archive)
         tracewise("campaign", "label", "--data", archive, "--known", known)
         part, exathlon = evaluate(work, "exathlon", archive, LARGE_SETTINGS, 3, ["strength"])
-        lines += ["## Exathlon", "", "Real Spark applications on 4 nodes × 32 threads, all normal; anomalies are injected. "
+        lines += ["## Exathlon", "", "Real Spark applications on 4 nodes × 32 threads, all normal; faults are injected. "
                   "One file is one job: one hour for training, the next for thresholds, and one from three days later for testing.", *part, ""]
     else:
         lines += ["## Exathlon", "", "Not measured: TRACEWISE_DATA is not set.", ""]
@@ -210,12 +210,12 @@ def main():
     rows, contaminated = [], None
     for share in (0.02, 0.05, 0.1):
         _, numbers = evaluate(work, f"contaminated-{share}", archive, LARGE_SETTINGS, 2, options=(
-            "--contaminate", str(share), "--models", "ae,pca,hierarchy"))
+            "--contaminate", str(share), "--detectors", "ae,pca,hierarchy"))
         contaminated = numbers if share == 0.05 else contaminated
         for model in ("ae", "pca", "hierarchy"):
             rows.append([model, f"{share * 100:.0f} %", f"{bad_io(clean, model):.4f}", f"{bad_io(numbers, model):.4f}",
                          f"{subtle(clean, model):.4f}", f"{subtle(numbers, model):.4f}"])
-    lines += ["## Anomalies in the training data", "", "Unlabelled anomalies of every type (strengths 0.2 to 0.6) are injected into a fraction of "
+    lines += ["## Faults in the training data", "", "Unlabelled faults of every type (strengths 0.2 to 0.6) are injected into a fraction of "
               "the simulated cluster's training windows, with `--contaminate`.", "",
               "| detector | fraction | AUC Bad IO, clean | contaminated | AUC subtle, clean | contaminated |",
               "| --- | ---: | ---: | ---: | ---: | ---: |"]

@@ -226,7 +226,7 @@ impl Report {
         let stated: Vec<f64> = first.evaluation.false_alarms.iter().map(|one| one.stated).collect();
         let mut header = vec!["detector".to_owned()];
         header.extend(stated.iter().map(|rate| format!(">stated {} %", rate * 100.0)));
-        header.extend([">beside anomalies", ">windows per second", ">train", ">weights"].map(str::to_owned));
+        header.extend([">next to anomalies", ">windows per second", ">train", ">weights"].map(str::to_owned));
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         let rows = self.ensembles.iter().map(|(kind, members)| {
             let mut row = vec![kind.name().to_owned()];
@@ -267,7 +267,7 @@ impl Report {
                 }
                 page.table(&header, rows);
             };
-        page.heading("Errors by kind of job");
+        page.heading("Reconstruction error by job kind");
         table(page, &|kind| Some(kind.error));
         if first.evaluation.all.is_some() {
             page.heading("Labelled anomalies against normal windows");
@@ -289,7 +289,7 @@ impl Report {
         if !self.ensembles.values().flatten().any(|member| member.evaluation.diagnosis.is_some()) {
             return;
         }
-        page.heading("Classification of kinds");
+        page.heading("Kind classifier");
         page.text(
             "Windows of held-out jobs, classified by the regions of labelled windows of other jobs: accuracy, accuracy of always \
              answering the most common kind, mean confidence, and expected calibration error. The temperature of the softmax \
@@ -306,7 +306,7 @@ impl Report {
             ]
         });
         page.table(
-            &["detector", ">accuracy", ">majority", ">confidence", ">calibration error"],
+            &["detector", ">accuracy", ">most frequent kind", ">confidence", ">calibration error"],
             rows.collect(),
         );
     }
