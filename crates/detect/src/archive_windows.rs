@@ -201,3 +201,122 @@ impl JobSeries {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use workload::{Control, Set, Stop};
+
+    use super::*;
+    use crate::channel::JobChannel;
+    use crate::test_archive::{START, TestArchive};
+
+    fn spec(n_steps: usize, stride: usize) -> WindowSpec {
+        WindowSpec { period: Millis::SECOND, n_steps, stride, job_channels: Vec::new() }
+    }
+
+    /// The start (in seconds after [`START`]), node, CPU and job of every window.
+    fn windows(archive: &Archive, filter: &JobFilter, spec: &WindowSpec) -> Vec<(i64, String, u16, String)> {
+        let reading = Reading { archive, filter, spec, control: Control::default() };
+        let mut found = Vec::new();
+        let outcome = reading.for_each_batch::<archive::Error>(|batch| {
+            for thread in batch.threads() {
+                let start = batch.start().0 / 1_000 - START;
+                found.push((start, thread.node.to_string(), thread.cpu.0, thread.job.to_string()));
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        outcome.unwrap();
+        found
+    }
+
+    #[test]
+    fn windows_start_at_multiples_of_the_stride_and_cross_hours() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 31..START + 61, 1, |_, _| Some("1"));
+        let starts: Vec<i64> =
+            windows(&test.archive, &JobFilter::All, &spec(20, 10)).into_iter().map(|one| one.0).collect();
+        assert_eq!(starts, [-30, -20, -10, 0, 10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn windows_with_a_gap_an_owner_change_or_no_owner_are_left_out() {
+        let mut test = TestArchive::new();
+        // CPU 0 changes owner at second 50, CPU 1 has no owner, and all readings from 81 to 99 are missing.
+        let seconds = (START - 1..=START + 80).chain(START + 100..=START + 140);
+        test.write("n1", seconds, 2, |second, cpu| match cpu {
+            0 if second < START + 50 => Some("first"),
+            0 => Some("second"),
+            _ => None,
+        });
+        let found = windows(&test.archive, &JobFilter::All, &spec(20, 10));
+        let shown: Vec<(i64, &str)> = found.iter().map(|(start, _, _, job)| (*start, job.as_str())).collect();
+        let first = [0, 10, 20, 30].map(|start| (start, "first"));
+        let second = [50, 60, 110, 120].map(|start| (start, "second"));
+        assert_eq!(shown, [first, second].concat());
+    }
+
+    #[test]
+    fn a_set_has_the_windows_of_its_labelled_jobs_only() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 60, 2, |_, cpu| Some(["a", "b"][usize::from(cpu)]));
+        let sets = [("a", Set::Train), ("b", Set::Test)];
+        let sets = sets.map(|(job, set)| (JobId::new(job).unwrap(), set)).into();
+        let filter = JobFilter::Labelled { sets, set: Set::Test };
+        let found = windows(&test.archive, &filter, &spec(20, 20));
+        assert!(found.iter().all(|(.., job)| job == "b"));
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn a_job_channel_is_added_and_windows_without_it_are_left_out() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 60, 2, |_, cpu| Some(["a", "b"][usize::from(cpu)]));
+        test.write_memory("n1", START..START + 60, "a", (1 << 24) - 1);
+        let spec = WindowSpec { job_channels: vec![JobChannel::Memory], ..spec(20, 20) };
+        let (filter, control) = (JobFilter::All, Control::default());
+        let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
+        let mut n_windows = 0;
+        let outcome = reading.for_each_batch::<archive::Error>(|batch| {
+            for thread in batch.threads() {
+                n_windows += 1;
+                assert_eq!((thread.job.as_str(), thread.values.len()), ("a", 20 * 5));
+                for step in thread.values.chunks_exact(5) {
+                    assert_eq!(step, [1.0, 0.0, 0.0, 0.0, 0.5]);
+                }
+            }
+            Ok(ControlFlow::Continue(()))
+        });
+        outcome.unwrap();
+        assert_eq!(n_windows, 2);
+    }
+
+    #[test]
+    fn a_visitor_can_stop_and_fail_and_reading_can_be_cancelled() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 60, 1, |_, _| Some("a"));
+        let (filter, spec, stop) = (JobFilter::All, spec(20, 10), Stop::default());
+        let control = Control::new(&stop, &|_, _| {});
+        let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
+        let mut n_visited = 0;
+        let ended = reading.for_each_batch::<archive::Error>(|_| {
+            n_visited += 1;
+            Ok(ControlFlow::Break(()))
+        });
+        assert!(ended.is_ok() && n_visited == 1);
+        #[derive(Debug)]
+        enum Failed {
+            Archive,
+            Visitor,
+        }
+        impl From<archive::Error> for Failed {
+            fn from(_: archive::Error) -> Self {
+                Self::Archive
+            }
+        }
+        let failed = reading.for_each_batch(|_| Err::<ControlFlow<()>, _>(Failed::Visitor));
+        assert!(matches!(failed, Err(Failed::Visitor)));
+        stop.now();
+        let cancelled = reading.for_each_batch(|_| Err::<ControlFlow<()>, _>(Failed::Visitor));
+        assert!(matches!(cancelled, Err(Failed::Archive)));
+    }
+}

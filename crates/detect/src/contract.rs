@@ -232,6 +232,7 @@ fn other_windows_affect_only_detectors_that_look_at_them() {
             }
         }
         // A batch of any size can be examined.
+        assert!(trained.examine(&fresh.filtered(|_| false)).is_empty());
         let alone = fresh.filtered(|thread| thread == &fresh.threads()[9]);
         let found = trained.examine(&alone);
         if !matches!(kind, DetectorKind::NodeGnn | DetectorKind::JobGnn | DetectorKind::Hierarchy) {

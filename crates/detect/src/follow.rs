@@ -105,10 +105,8 @@ fn group_by_clock(ends: &BTreeMap<NodeName, Timestamp>) -> ClockGroups {
 
 #[cfg(test)]
 mod tests {
-    use archive::{Settings, WriterSettings};
-    use workload::{Cpu, JobId, Measure, ModeSet, NodeReading, Owner, Source, ThreadReading, Ticks};
-
     use super::*;
+    use crate::test_archive::{START, TestArchive};
 
     fn ends(ends: &[(&str, i64)]) -> BTreeMap<NodeName, Timestamp> {
         let end =
@@ -133,32 +131,11 @@ mod tests {
 
     #[test]
     fn a_node_with_a_fast_clock_does_not_silence_the_others() {
-        let folder = tempfile::tempdir().unwrap();
-        let address = folder.path().join("archive").display().to_string();
-        let archive = Archive::open_or_create(&address, &Settings::default()).unwrap();
-        let source = Source {
-            origin: "a test".into(),
-            measure: Measure::Counter,
-            ticks_per_second: 100,
-            modes: ModeSet::ALL,
-            period: Millis::SECOND,
-        };
-        let mut writer = archive.writer(source, WriterSettings::default()).unwrap();
-        let mut write = |node: &str, seconds: std::ops::Range<i64>| {
-            for second in seconds {
-                let mut ticks = Ticks::default();
-                ticks[workload::Mode::User] = second as u64 * 100;
-                let owner = Owner::Job(JobId::new(format!("job-{node}")).unwrap());
-                let reading = NodeReading {
-                    node: NodeName::new(node).unwrap(),
-                    time: Timestamp::from_seconds(second),
-                    threads: vec![ThreadReading { cpu: Cpu(0), ticks, owner }],
-                    jobs: Vec::new(),
-                };
-                writer.append(&[reading]).unwrap();
-            }
-        };
-        let now = 1_800_000_000;
+        let mut test = TestArchive::new();
+        let archive = test.archive.clone();
+        let mut write =
+            |node: &str, seconds: std::ops::Range<i64>| test.write(node, seconds, 1, |_, _| Some("1"));
+        let now = START;
         write("n1", now..now + 60);
         write("n2", now..now + 59);
         write("n3", now..now + 60);

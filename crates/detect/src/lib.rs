@@ -24,6 +24,8 @@ mod nearest;
 mod pca;
 mod sample;
 pub mod stretch;
+#[cfg(test)]
+mod test_archive;
 mod threshold;
 mod trained;
 mod training;

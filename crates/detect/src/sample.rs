@@ -74,3 +74,31 @@ fn keep_lowest(kept: &mut Vec<(u64, WindowBatch)>, max_windows: usize) -> usize 
     kept.truncate(last.map_or(kept.len(), |last| last + 1));
     n_windows
 }
+
+#[cfg(test)]
+mod tests {
+    use workload::{Control, Millis};
+
+    use super::*;
+    use crate::test_archive::{START, TestArchive};
+    use crate::window::{JobFilter, WindowSpec};
+
+    #[test]
+    fn a_sample_is_as_large_as_asked_ordered_and_decided_by_the_seed() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 600, 2, |_, _| Some("a"));
+        let spec = WindowSpec { period: Millis::SECOND, n_steps: 20, stride: 10, job_channels: Vec::new() };
+        let (filter, control) = (JobFilter::All, Control::default());
+        let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
+        let draw = |max_windows, seed| Sample::draw::<archive::Error>(&reading, max_windows, seed).unwrap();
+        let all = draw(1_000, 1);
+        assert_eq!((all.n_windows(), all.n_available), (118, 118));
+        let some = draw(20, 1);
+        assert_eq!((some.n_windows(), some.n_available), (20, 118));
+        assert!(some.batches.is_sorted_by_key(WindowBatch::start));
+        assert_eq!(some, draw(20, 1));
+        assert_ne!(some, draw(20, 2));
+        assert_eq!(some.matrix().unwrap().n_rows(), 20);
+        assert!(Sample::default().matrix().is_none());
+    }
+}

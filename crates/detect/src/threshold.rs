@@ -34,7 +34,7 @@ impl Threshold {
 
     /// Whether a score raises an alarm.
     pub fn is_exceeded_by(&self, score: f64) -> bool {
-        score >= self.score
+        score > self.score
     }
 }
 

@@ -68,7 +68,7 @@ struct Body {
 impl TrainedDetector {
     /// One finding for each window of a batch.
     pub fn examine(&self, batch: &WindowBatch) -> Vec<Finding> {
-        self.detector.examine(batch)
+        if batch.threads().is_empty() { Vec::new() } else { self.detector.examine(batch) }
     }
 
     /// Explains some windows of a batch, given the findings of the whole batch.
@@ -190,4 +190,38 @@ pub(crate) fn new_net(kind: DetectorKind, config: &DetectorConfig, seed: u64) ->
         is_variational: kind == DetectorKind::Vae,
     };
     Net::new(&config.net, shape, seed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_or_foreign_model_is_rejected() {
+        let dir = tempfile::tempdir().unwrap();
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/artifact/threads-v1");
+        let model = TrainedDetector::read(&golden).unwrap();
+        assert_eq!(
+            (model.kind, model.period, model.data.as_ref()),
+            (DetectorKind::Hierarchy, Millis(1_000), None)
+        );
+        for file in ["manifest.json", "weights.safetensors"] {
+            std::fs::copy(golden.join(file), dir.path().join(file)).unwrap();
+        }
+        let manifest = dir.path().join("manifest.json");
+        let text = std::fs::read_to_string(&manifest).unwrap();
+        let rejected = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            std::fs::write(&manifest, text.replace(from, to)).unwrap();
+            TrainedDetector::read(dir.path()).err().unwrap().to_string()
+        };
+        assert!(
+            rejected("threads/hierarchy", "jobs/hierarchy").contains("is a model of kind jobs/hierarchy")
+        );
+        assert!(rejected("\"hierarchy\"", "\"pca\"").contains("damaged"));
+        assert!(rejected("\"other\"", "\"memory\"").contains("channels"));
+        assert!(rejected("\"window\": 40", "\"window\": 0").contains("window must be at least 1"));
+        assert!(rejected("\"n_latent\": 4", "\"n_latent\": 5").contains("damaged"));
+        assert!(TrainedDetector::read(&golden.join("..")).is_err());
+    }
 }

@@ -356,7 +356,10 @@ fn the_first_version_of_an_artifact_gives_the_scores_it_gave() {
         for (found, expected) in found.iter().zip(expected) {
             match (found.parse::<f64>(), expected.parse::<f64>()) {
                 (Ok(found), Ok(expected)) => {
-                    assert!((found - expected).abs() <= 1e-3 * expected.abs().max(1e-3), "{found} {expected}");
+                    assert!(
+                        (found - expected).abs() <= 1e-3 * expected.abs().max(1e-3),
+                        "{found} {expected}"
+                    );
                 }
                 _ => assert_eq!(found, expected),
             }

@@ -234,7 +234,7 @@ pub fn evaluate(detector: &TrainedDetector, test: &TestSet<'_>) -> Evaluation {
     for stated in STATED_RATES {
         let is_exceeded = |one: &Scored<'_>| {
             let tail = &detector.thresholds.of(Some(one.kind)).tail;
-            tail.threshold(stated).is_ok_and(|threshold| one.finding.score >= threshold)
+            tail.threshold(stated).is_ok_and(|threshold| one.finding.score > threshold)
         };
         false_alarms.push(FalseAlarms { stated, found: fraction(&apart, is_exceeded) });
     }
