@@ -1,7 +1,12 @@
-//! Beside SciPy and scikit-learn, through what they said of small data. `bench/vectors.py` made it.
+//! Compares `learn` with SciPy, scikit-learn, NumPy and PyTorch on small inputs. The reference values are in
+//! `fixtures/learn` and `fixtures/torch`, next to the scripts that computed them.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod convolutions;
+mod golden;
+
+use learn::metrics::{pr_auc, roc_auc, vus_pr};
 use learn::{Matrix, Pca, Welch, silhouette};
 use serde::Deserialize;
 
@@ -12,6 +17,17 @@ struct Vectors {
     groups: Vec<usize>,
     silhouette: f64,
     pca: PcaVector,
+    detection: Vec<DetectionVector>,
+}
+
+#[derive(Deserialize)]
+struct DetectionVector {
+    scores: Vec<f64>,
+    is_anomalous: Vec<bool>,
+    max_tolerance: usize,
+    roc_auc: f64,
+    pr_auc: f64,
+    vus_pr: f64,
 }
 
 #[derive(Deserialize)]
@@ -79,5 +95,22 @@ fn principal_components_are_those_of_scikit_learn() {
             .iter()
             .zip(expected)
             .for_each(|(found, expected)| assert_close(f64::from(*found), *expected, 1e-5));
+    }
+}
+
+#[test]
+fn areas_under_curves_are_those_of_scikit_learn() {
+    for vector in vectors().detection {
+        let (scores, is_anomalous) = (&vector.scores, &vector.is_anomalous);
+        assert_close(roc_auc(scores, is_anomalous).unwrap(), vector.roc_auc, 1e-12);
+        assert_close(pr_auc(scores, is_anomalous).unwrap(), vector.pr_auc, 1e-12);
+    }
+}
+
+#[test]
+fn volumes_under_surfaces_are_those_of_the_definition() {
+    for vector in vectors().detection {
+        let found = vus_pr(&vector.scores, &vector.is_anomalous, vector.max_tolerance).unwrap();
+        assert_close(found, vector.vus_pr, 1e-12);
     }
 }
