@@ -252,10 +252,10 @@ impl Net {
         let chunks: Vec<(Vec<f32>, Vec<f32>)> = windows
             .par_chunks(CHUNK * self.size())
             .map(|chunk| {
-                let mut tape = Tape::new(&self.parameters);
+                let mut tape = Tape::for_inference(&self.parameters);
                 let encoded = self.encode(&mut tape, self.input(chunk));
                 let logs = encoded.log_variance.map(|logs| tape.value(logs).data.clone());
-                (tape.value(encoded.latent).data.clone(), logs.unwrap_or_default())
+                (tape.into_value(encoded.latent).data, logs.unwrap_or_default())
             })
             .collect();
         let (latents, logs): (Vec<_>, Vec<_>) = chunks.into_iter().unzip();
@@ -267,10 +267,10 @@ impl Net {
         if self.graph.is_none() || latents.is_empty() {
             return latents;
         }
-        let mut tape = Tape::new(&self.parameters);
+        let mut tape = Tape::for_inference(&self.parameters);
         let z = tape.input(Value::plain(latents, self.n_latent));
         let z = self.exchange(&mut tape, z, graphs);
-        tape.value(z).data.clone()
+        tape.into_value(z).data
     }
 
     /// The windows reconstructed from embeddings.
@@ -278,7 +278,7 @@ impl Net {
         let chunks: Vec<Vec<f32>> = latents
             .par_chunks(CHUNK * self.n_latent)
             .map(|chunk| {
-                let mut tape = Tape::new(&self.parameters);
+                let mut tape = Tape::for_inference(&self.parameters);
                 let z = tape.input(Value::plain(chunk.to_vec(), self.n_latent));
                 let out = self.decode(&mut tape, z);
                 tape.value(out).samples()

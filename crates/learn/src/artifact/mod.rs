@@ -116,7 +116,8 @@ pub struct Manifest {
 }
 
 impl Manifest {
-    fn parse(path: &Path, text: &[u8]) -> Result<Self, ArtifactError> {
+    /// Parses the content of a manifest; `path` is for errors.
+    pub fn parse(path: &Path, text: &[u8]) -> Result<Self, ArtifactError> {
         let value: Value =
             serde_json::from_slice(text).map_err(|error| ArtifactError::damaged(path, error))?;
         if value["format"] != FORMAT {

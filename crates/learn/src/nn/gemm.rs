@@ -1,11 +1,11 @@
-//! Products of matrices. The one place of this crate that goes past the borrow checker: `gemm` takes
-//! pointers, because its operands may be views that overlap, as the steps of a convolution do.
+//! Matrix products. The only module of this crate with `unsafe`: `gemm` takes pointers, because its
+//! operands may be views whose rows overlap, as the steps of a convolution do.
 
 #![allow(unsafe_code, reason = "gemm takes pointers; the bounds of every operand are asserted first")]
 
 use gemm::Parallelism;
 
-/// A matrix inside a slice: the distance from one row to the next, and from one column to the next.
+/// A matrix inside a slice, with the distances between rows and between columns.
 #[derive(Debug, Clone, Copy)]
 pub struct View<'a> {
     pub values: &'a [f32],
@@ -14,7 +14,7 @@ pub struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Rows of `n_columns`, one after the other. Rows may overlap: `row_stride` can be less.
+    /// A row-major matrix. Rows overlap if `row_stride` is less than their length.
     pub fn rows(values: &'a [f32], row_stride: usize) -> Self {
         Self { values, row_stride, column_stride: 1 }
     }
@@ -24,8 +24,12 @@ impl<'a> View<'a> {
         Self { values, row_stride: 1, column_stride: row_stride }
     }
 
-    fn last(&self, n_rows: usize, n_columns: usize) -> usize {
-        (n_rows - 1) * self.row_stride + (n_columns - 1) * self.column_stride
+    /// Whether the last element lies inside the slice. Both counts are at least one.
+    fn holds(&self, n_rows: usize, n_columns: usize) -> bool {
+        let last =
+            (n_rows - 1).checked_mul(self.row_stride).zip((n_columns - 1).checked_mul(self.column_stride));
+        last.and_then(|(rows, columns)| rows.checked_add(columns))
+            .is_some_and(|last| last < self.values.len())
     }
 }
 
@@ -36,8 +40,8 @@ pub enum Accumulate {
     Add,
 }
 
-/// `out[m × n] = a[m × k] · b[k × n]`, or added to it; rows of `out` are `out_stride` apart. On the
-/// calling thread alone: work is spread over threads by splitting batches.
+/// `out[m × n] = a[m × k] · b[k × n]`, or `+=`; rows of `out` are `out_stride` apart. Runs on the calling
+/// thread only: work is spread over threads by splitting batches.
 ///
 /// # Panics
 /// If an operand is shorter than its shape says.
@@ -52,16 +56,19 @@ pub fn multiply(
     if m == 0 || n == 0 {
         return;
     }
-    assert!(out_stride >= n && (m - 1) * out_stride + n <= out.len(), "the product has no room");
+    let end = (m - 1).checked_mul(out_stride).and_then(|first| first.checked_add(n));
+    assert!(out_stride >= n && end.is_some_and(|end| end <= out.len()), "the output is too short");
     if k == 0 {
         if how == Accumulate::Overwrite {
-            out.chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
+            for row in out.chunks_mut(out_stride).take(m) {
+                row[..n].fill(0.0);
+            }
         }
         return;
     }
-    assert!(a.last(m, k) < a.values.len() && b.last(k, n) < b.values.len(), "a factor is too short");
-    // SAFETY: the assertions above bound the largest index of each operand. `out` is borrowed mutably
-    // and so overlaps neither factor, and its own rows do not overlap.
+    assert!(a.holds(m, k) && b.holds(k, n), "a factor is too short");
+    // SAFETY: the assertions above bound the largest index of each operand, without overflow. `out` is
+    // borrowed mutably, so it overlaps neither factor, and its own rows do not overlap.
     unsafe {
         gemm::gemm(
             m,
@@ -103,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn products_are_those_of_the_definition(m in 1usize..9, n in 1usize..9, k in 1usize..20, seed in 0u32..1000) {
+        fn products_agree_with_the_definition(m in 1usize..9, n in 1usize..9, k in 1usize..20, seed in 0u32..1000) {
             let number = |index: usize| ((index as u32).wrapping_mul(2_654_435_761).wrapping_add(seed) >> 20) as f32 / 4096.0;
             let a: Vec<f32> = (0..m * k).map(number).collect();
             let b: Vec<f32> = (0..k * n).map(|index| number(index + 77)).collect();
@@ -121,8 +128,16 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "the output is too short")]
+    fn a_stride_that_overflows_is_rejected() {
+        let factor = [0.0; 4];
+        let views = (View::rows(&factor, 1), View::rows(&factor, 1));
+        multiply([3, 1, 1], &mut [0.0], 1 << 63, Accumulate::Overwrite, views.0, views.1);
+    }
+
+    #[test]
     #[should_panic(expected = "a factor is too short")]
-    fn a_factor_that_is_too_short_is_refused() {
+    fn a_factor_that_is_too_short_is_rejected() {
         multiply(
             [2, 2, 2],
             &mut [0.0; 4],

@@ -1,4 +1,4 @@
-//! `x · w + b`, with or without a rectifier after it.
+//! A fully connected layer: `x · w + b`, with or without a rectifier after it.
 
 use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
@@ -38,7 +38,7 @@ impl Linear {
         self.compute_from(parameters, View::rows(x, n_inputs), out);
     }
 
-    /// The same, where the inputs are a part of larger rows.
+    /// The same, with inputs that may be a part of longer rows.
     pub fn compute_from(&self, parameters: &Parameters, x: View<'_>, out: &mut [f32]) {
         let [n_inputs, n_outputs] = self.shape(parameters);
         let weight = View::rows(parameters.get(self.weight), n_outputs);
@@ -61,26 +61,25 @@ impl Linear {
     }
 
     /// # Panics
-    /// If `x` has not as many columns as the layer has inputs.
+    /// If `x` does not have as many columns as the layer has inputs.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let [n_inputs, n_outputs] = self.shape(tape.parameters);
         let input = tape.value(x);
         assert!(
             input.layout == Layout::Plain && input.n_columns == n_inputs,
-            "the layer is for other inputs"
+            "the layer has another number of inputs"
         );
         let mut out = Value::zeros(input.n_samples, n_outputs, Layout::Plain);
         self.compute(tape.parameters, &input.data, &mut out.data);
-        // The rectified output says which of its inputs were above zero.
-        let kept = if self.activation == Activation::Relu { out.data.clone() } else { Vec::new() };
-        tape.push(out, LinearBack { layer: *self, x, kept })
+        let next = tape.next();
+        tape.push(out, LinearBack { layer: *self, x, out: next })
     }
 }
 
 struct LinearBack {
     layer: Linear,
     x: Var,
-    kept: Vec<f32>,
+    out: Var,
 }
 
 impl Operation for LinearBack {
@@ -91,7 +90,8 @@ impl Operation for LinearBack {
             Activation::None => gradient,
             Activation::Relu => {
                 let pass = |(gradient, out): (&f32, &f32)| if *out > 0.0 { *gradient } else { 0.0 };
-                masked = gradient.iter().zip(&self.kept).map(pass).collect();
+                // The output is above zero where the rectifier passed its input.
+                masked = gradient.iter().zip(&back.value(self.out).data).map(pass).collect();
                 &masked
             }
         };

@@ -16,8 +16,8 @@ pub fn softmax_and_sigmoid(tape: &mut Tape<'_>, x: Var, n_softmax: usize) -> Var
         let rest = out[n_softmax..].iter_mut().zip(&x[n_softmax..]);
         rest.for_each(|(out, x)| *out = 1.0 / (1.0 + (-x).exp()));
     });
-    let kept = out.data.clone();
-    tape.push(out, SoftmaxAndSigmoid { x, n_softmax, kept })
+    let next = tape.next();
+    tape.push(out, SoftmaxAndSigmoid { x, out: next, n_softmax })
 }
 
 /// Visits the index of the first value of each row of every sample.
@@ -35,17 +35,18 @@ pub fn for_each_row(layout: Layout, n_samples: usize, n_columns: usize, mut visi
 
 struct SoftmaxAndSigmoid {
     x: Var,
+    out: Var,
     n_softmax: usize,
-    kept: Vec<f32>,
 }
 
 impl Operation for SoftmaxAndSigmoid {
     fn backward(&self, gradient: &[f32], back: &mut Back<'_>) {
         let input = back.value(self.x);
         let (layout, n_samples, n_columns) = (input.layout, input.n_samples, input.n_columns);
-        let mut of_x = vec![0.0; self.kept.len()];
+        let values = &back.value(self.out).data;
+        let mut of_x = vec![0.0; values.len()];
         for_each_row(layout, n_samples, n_columns, |at| {
-            let (out, gradient) = (&self.kept[at..at + n_columns], &gradient[at..at + n_columns]);
+            let (out, gradient) = (&values[at..at + n_columns], &gradient[at..at + n_columns]);
             let terms = out.iter().zip(gradient).take(self.n_softmax);
             let along: f32 = terms.map(|(share, gradient)| share * gradient).sum();
             let slopes = of_x[at..].iter_mut().zip(out.iter().zip(gradient)).enumerate();

@@ -18,7 +18,7 @@ pub fn load(
 ) -> Result<(), WeightsError> {
     let tensors = learn::weights::read(path)?;
     let other = |reason: String| WeightsError::Other {
-        path: path.display().to_string(),
+        path: path.to_owned(),
         reason: format!("{reason}; {} is expected", network.name()),
     };
     take(net, &tensors, parameters, with_head).map_err(other)
