@@ -257,13 +257,14 @@ n_graph_hidden = 32
 
 [detector.train]
 n_epochs = 30
-# Windows a step; fewer where there are few windows in all.
-batch = 64
-rate = 0.003
-# Epochs over which steps grow to their full length, and the length that gradients are cut to.
-warm_up = 1
-longest_gradient = 0.05
-# Epochs without a better validation after which training ends.
+# Windows per optimiser step; fewer for small data sets.
+batch_size = 64
+learning_rate = 0.003
+# Epochs over which the learning rate grows to its full value.
+warm_up_epochs = 1
+# Gradients with a greater norm are scaled down to it.
+max_gradient_norm = 0.05
+# Training ends after this many epochs without a better validation loss.
 patience = 6
 seed = 0
 "#;

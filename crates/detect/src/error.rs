@@ -2,6 +2,7 @@
 
 use learn::TooFewPoints;
 use learn::artifact::ArtifactError;
+use learn::mixture::MixtureError;
 use learn::nn::train::TrainSettingsError;
 use learn::pca::PcaError;
 use learn::tail::TailError;
@@ -39,7 +40,16 @@ pub enum DetectError {
     #[error(transparent)]
     Pca(#[from] PcaError),
     #[error(transparent)]
-    Mixture(#[from] TooFewPoints),
+    Mixture(TooFewPoints),
     #[error(transparent)]
     Settings(#[from] TrainSettingsError),
+}
+
+impl From<MixtureError> for DetectError {
+    fn from(error: MixtureError) -> Self {
+        match error {
+            MixtureError::TooFewPoints(error) => Self::Mixture(error),
+            MixtureError::Stopped(stopped) => Self::Stopped(stopped),
+        }
+    }
 }

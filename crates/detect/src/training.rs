@@ -118,7 +118,7 @@ impl Training<'_> {
             DetectorKind::Hierarchy => {
                 let base = self.fit_net(data, tell)?;
                 let FittedHierarchy { hierarchy, validation_scores } =
-                    Hierarchy::fit(base, &data.train, &data.validation, self.seed)?;
+                    Hierarchy::fit(base, &data.train, &data.validation, self.seed, self.control.stop())?;
                 let validation_scores = Some(validation_scores);
                 return Ok(Fitted { detector: Box::new(hierarchy), validation_scores });
             }

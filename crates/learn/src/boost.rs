@@ -1,36 +1,44 @@
-//! Gradient-boosted trees, and the test that they make: can what is synthetic be told from what is real?
+//! Gradient-boosted trees for two classes, and the classifier two-sample test built on them. `forust-ml` fits
+//! the trees; scoring, contributions and storage are here.
 
 use forust_ml::constraints::Constraint;
 use forust_ml::objective::ObjectiveType;
 use forust_ml::{GradientBooster, Matrix as Columns};
+use workload::{Stop, Stopped};
 
-use crate::Matrix;
 use crate::artifact::{Tensor, Tensors, part_of, within};
 use crate::trees::{self, Node, Split, Tree, TreesError};
+use crate::{Matrix, TooFewPoints};
 
 #[derive(Debug, thiserror::Error)]
 pub enum BoostError {
-    #[error("trees could not be fitted: {0}")]
+    #[error("trees cannot be fitted: {0}")]
     Fit(String),
     #[error("{0}")]
     Folds(&'static str),
+    #[error("{n_points} points, {n_classes} classes and {n_weights} weights do not belong together")]
+    Lengths { n_points: usize, n_classes: usize, n_weights: usize },
+    #[error(transparent)]
+    Empty(#[from] TooFewPoints),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BoostSettings {
     pub n_trees: usize,
     pub depth: usize,
-    /// How much of what is left each tree takes.
+    /// The learning rate: the weight of each tree.
     pub rate: f32,
-    /// The least that points in a leaf have to weigh, as uncertain as they are: a quarter each at most.
+    /// The minimum sum of Hessians in a leaf; a point contributes p(1 − p) ≤ ¼.
     pub least_leaf: f32,
-    /// Whether a larger number may only ever speak for the positive class.
+    /// Whether a larger value of any column can only raise the score.
     pub is_monotone: bool,
     pub seed: u64,
 }
 
 impl Default for BoostSettings {
-    /// Trees are small and many, and each step is short: samples are a few hundred points.
+    /// Many small trees with a low learning rate, for samples of a few hundred points.
     fn default() -> Self {
         Self { n_trees: 150, depth: 4, rate: 0.1, least_leaf: 1.0, is_monotone: false, seed: 0 }
     }
@@ -51,13 +59,19 @@ impl BoostedTrees {
         Self::fit_weighted(points, is_positive, &weights, BoostSettings { seed, ..BoostSettings::default() })
     }
 
-    /// Points count by their weights.
+    /// Fits with a weight per point. Samples are small, so a fit takes well under a second; a caller that fits
+    /// many models checks for cancellation in between.
     pub fn fit_weighted(
         points: &Matrix,
         is_positive: &[bool],
         weights: &[f64],
         settings: BoostSettings,
     ) -> Result<Self, BoostError> {
+        let (n_points, n_classes, n_weights) = (points.n_rows(), is_positive.len(), weights.len());
+        TooFewPoints::check(n_points, 1)?;
+        if n_classes != n_points || n_weights != n_points {
+            return Err(BoostError::Lengths { n_points, n_classes, n_weights });
+        }
         let values = by_column(points);
         let targets: Vec<f64> =
             is_positive.iter().map(|is_positive| f64::from(u8::from(*is_positive))).collect();
@@ -164,22 +178,25 @@ fn by_column(points: &Matrix) -> Vec<f64> {
     (0..points.n_columns()).flat_map(column).collect()
 }
 
-/// A classifier two-sample test: each fold is scored by trees that were fitted to the others.
+/// A classifier two-sample test (Lopez-Paz and Oquab, 2017): each fold is scored by trees fitted to the others.
 ///
-/// Points that hang together have to be in one fold. Returns a score for every point; the area under
-/// the curve is one half where the two samples are alike, and one where they can always be told apart.
+/// Points that depend on each other have to be in one fold. Returns a score for every point; the area under
+/// the ROC curve is one half if the two samples have the same distribution, and one if they can always be
+/// distinguished. Checks `stop` before each fold.
 pub fn two_sample_scores(
     points: &Matrix,
     is_second: &[bool],
     folds: &[usize],
     seed: u64,
+    stop: &Stop,
 ) -> Result<Vec<f64>, BoostError> {
     let n_folds = folds.iter().max().map_or(0, |last| last + 1);
     if n_folds < 2 {
-        return Err(BoostError::Folds("there have to be two folds at least"));
+        return Err(BoostError::Folds("at least two folds are needed"));
     }
     let mut scores = vec![0.0; is_second.len()];
     for fold in 0..n_folds {
+        stop.check()?;
         let (inside, outside): (Vec<usize>, Vec<usize>) =
             (0..folds.len()).partition(|index| folds[*index] == fold);
         let classes: Vec<bool> = outside.iter().map(|index| is_second[*index]).collect();
@@ -187,7 +204,7 @@ pub fn two_sample_scores(
             continue;
         }
         if classes.iter().all(|class| *class == classes[0]) {
-            return Err(BoostError::Folds("what is left without a fold has to have points of both samples"));
+            return Err(BoostError::Folds("the other folds must contain points of both samples"));
         }
         let trees = BoostedTrees::fit(&points.select(&outside), &classes, seed)?;
         for (index, score) in inside.iter().zip(trees.scores(&points.select(&inside))) {
@@ -214,21 +231,21 @@ mod tests {
             [rng.random::<f32>() + shift, rng.random::<f32>()]
         });
         let points = Matrix::new(values.collect(), 2);
-        let scores = two_sample_scores(&points, &is_second, &folds, 0).unwrap();
+        let scores = two_sample_scores(&points, &is_second, &folds, 0, &Stop::default()).unwrap();
         roc_auc(&scores, &is_second).unwrap()
     }
 
     #[test]
-    fn samples_that_are_alike_cannot_be_told_apart_and_others_can() {
+    fn equal_samples_cannot_be_distinguished_and_shifted_ones_can() {
         assert!((auc_of(0.0) - 0.5).abs() < 0.1, "{}", auc_of(0.0));
         assert!(auc_of(0.8) > 0.9, "{}", auc_of(0.8));
     }
 
     #[test]
-    fn monotone_trees_are_never_less_sure_of_more_and_can_be_kept() {
+    fn monotone_trees_have_monotone_scores_and_can_be_stored() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
         let values: Vec<f32> = (0..300).map(|_| rng.random()).collect();
-        // Most of the middle is positive, the top is not: only a monotone model has to overlook that.
+        // The top is negative, which a monotone model cannot represent.
         let is_positive: Vec<bool> = values.iter().map(|value| (0.4..0.8).contains(value)).collect();
         let points = Matrix::new(values, 1);
         let settings = BoostSettings { is_monotone: true, ..BoostSettings::default() };
@@ -240,5 +257,17 @@ mod tests {
         assert_eq!(kept.scores(&line), scores);
         let parts = trees.contributions(&[0.9]);
         assert!((parts.iter().sum::<f64>() - trees.scores(&Matrix::new(vec![0.9], 1))[0]).abs() < 1e-6);
+    }
+
+    #[test]
+    fn samples_that_cannot_be_fitted_are_errors() {
+        let points = Matrix::new(vec![1.0, 2.0], 1);
+        assert!(matches!(BoostedTrees::fit(&points, &[true], 0), Err(BoostError::Lengths { .. })));
+        let none = Matrix::new(Vec::new(), 1);
+        assert!(matches!(BoostedTrees::fit(&none, &[], 0), Err(BoostError::Empty(_))));
+        let stop = Stop::default();
+        stop.now();
+        let stopped = two_sample_scores(&points, &[true, false], &[0, 1], 0, &stop);
+        assert!(matches!(stopped, Err(BoostError::Stopped(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! Points as rows of numbers, one after another.
+//! A matrix of `f32`, one point per row.
 
 /// Rows of equal length.
 #[derive(Debug, Clone, PartialEq)]
@@ -11,7 +11,7 @@ impl Matrix {
     /// # Panics
     /// If the values are not whole rows.
     pub fn new(values: Vec<f32>, n_columns: usize) -> Self {
-        assert!(n_columns > 0 && values.len().is_multiple_of(n_columns), "the values are no whole rows");
+        assert!(n_columns > 0 && values.len().is_multiple_of(n_columns), "the values are not whole rows");
         Self { values, n_columns }
     }
 
@@ -35,7 +35,7 @@ impl Matrix {
         &self.values
     }
 
-    /// The rows with these numbers, in this order.
+    /// The rows with these indices, in this order.
     #[must_use]
     pub fn select(&self, rows: &[usize]) -> Self {
         let values = rows.iter().flat_map(|row| self.row(*row).iter().copied()).collect();

@@ -1,7 +1,7 @@
-//! How good scores are.
+//! Quality of anomaly scores: areas under curves, and counts at a threshold.
 
-/// The chance that a positive has a higher score than a negative; ties count half. `None` unless there
-/// are both.
+/// The area under the ROC curve: the probability that a positive has a higher score than a negative; ties
+/// count half. Nothing unless there are both.
 pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     let mut order: Vec<usize> = (0..scores.len()).collect();
     order.sort_by(|a, b| scores[*a].total_cmp(&scores[*b]));
@@ -21,8 +21,7 @@ pub fn roc_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     Some((rank_sum - least) / (n_positive * n_negative) as f64)
 }
 
-/// Average precision: the area under the curve of precision against recall, by steps. `None` without a
-/// positive.
+/// Average precision: the area under the precision-recall curve, by steps. Nothing without a positive.
 pub fn pr_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     let n_positive = is_positive.iter().filter(|is_positive| **is_positive).count();
     if n_positive == 0 {
@@ -40,10 +39,10 @@ pub fn pr_auc(scores: &[f64], is_positive: &[bool]) -> Option<f64> {
     Some(area)
 }
 
-/// Points that a curve is drawn with at most.
-const MOST_POINTS: usize = 200;
+/// The greatest number of points of a curve.
+const MAX_POINTS: usize = 200;
 
-/// False alarms, recall and precision as the threshold falls, at as many places as a drawing needs.
+/// False alarm rate, recall and precision as the threshold falls, thinned out for drawing.
 pub fn curve(scores: &[f64], is_positive: &[bool]) -> Vec<CurvePoint> {
     let n_positive = is_positive.iter().filter(|is_positive| **is_positive).count() as f64;
     let n_negative = is_positive.len() as f64 - n_positive;
@@ -61,7 +60,7 @@ pub fn curve(scores: &[f64], is_positive: &[bool]) -> Vec<CurvePoint> {
             precision: hits / (hits + false_alarms),
         });
     }
-    let step = points.len().div_ceil(MOST_POINTS).max(1);
+    let step = points.len().div_ceil(MAX_POINTS).max(1);
     let last = points.len().saturating_sub(1);
     points
         .into_iter()
@@ -78,17 +77,17 @@ pub struct CurvePoint {
     pub precision: f64,
 }
 
-/// What a threshold makes of scores.
+/// Detection quality at one threshold.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct AtThreshold {
     pub precision: f64,
     pub recall: f64,
     pub f1: f64,
-    /// Alarms among those that are no positives.
+    /// The fraction of negatives that are alarms.
     pub false_alarms: f64,
 }
 
-/// Scores at or above the threshold are alarms.
+/// Detection quality if scores at or above the threshold are alarms.
 pub fn at_threshold(scores: &[f64], is_positive: &[bool], threshold: f64) -> AtThreshold {
     let count = |alarm: bool, positive: bool| {
         let is_such = |(score, is_positive): &(&f64, &bool)| {
@@ -96,20 +95,21 @@ pub fn at_threshold(scores: &[f64], is_positive: &[bool], threshold: f64) -> AtT
         };
         scores.iter().zip(is_positive).filter(is_such).count() as f64
     };
-    let share = |part: f64, rest: f64| if part + rest > 0.0 { part / (part + rest) } else { 0.0 };
+    let fraction = |part: f64, rest: f64| if part + rest > 0.0 { part / (part + rest) } else { 0.0 };
     let (hits, misses, false_alarms, quiet) =
         (count(true, true), count(false, true), count(true, false), count(false, false));
-    let (precision, recall) = (share(hits, false_alarms), share(hits, misses));
+    let (precision, recall) = (fraction(hits, false_alarms), fraction(hits, misses));
     let f1 = if hits > 0.0 { 2.0 * precision * recall / (precision + recall) } else { 0.0 };
-    AtThreshold { precision, recall, f1, false_alarms: share(false_alarms, quiet) }
+    AtThreshold { precision, recall, f1, false_alarms: fraction(false_alarms, quiet) }
 }
 
-/// Thresholds that a curve of [`vus_pr`] is made of.
+/// Thresholds at which [`vus_pr`] samples a curve, as in the authors' implementation.
 const N_THRESHOLDS: usize = 250;
 
-/// The volume under the surface of precision and recall over tolerances up to `longest` steps around each
-/// anomaly (Paparrizos and others, 2022), for scores in order of time. `None` without an anomaly.
-pub fn vus_pr(scores: &[f64], is_anomalous: &[bool], longest: usize) -> Option<f64> {
+/// VUS-PR, the volume under the precision-recall surface over tolerances of up to `max_tolerance` steps around
+/// each anomaly, for scores in order of time (Paparrizos et al.: Volume Under the Surface, PVLDB 15(11),
+/// 2022). Nothing without an anomaly.
+pub fn vus_pr(scores: &[f64], is_anomalous: &[bool], max_tolerance: usize) -> Option<f64> {
     if !is_anomalous.contains(&true) {
         return None;
     }
@@ -118,14 +118,14 @@ pub fn vus_pr(scores: &[f64], is_anomalous: &[bool], longest: usize) -> Option<f
     let last = scores.len() - 1;
     let thresholds: Vec<f64> =
         (0..N_THRESHOLDS).map(|index| sorted[index * last / (N_THRESHOLDS - 1)]).collect();
-    let areas = (0..=longest).map(|tolerance| range_pr(scores, is_anomalous, tolerance, &thresholds));
-    Some(areas.sum::<f64>() / (longest + 1) as f64)
+    let areas = (0..=max_tolerance).map(|tolerance| range_pr(scores, is_anomalous, tolerance, &thresholds));
+    Some(areas.sum::<f64>() / (max_tolerance + 1) as f64)
 }
 
-/// One slice of the volume.
+/// The area for one tolerance.
 fn range_pr(scores: &[f64], is_anomalous: &[bool], tolerance: usize, thresholds: &[f64]) -> f64 {
     let weights = softened(is_anomalous, tolerance);
-    let stretches = stretches(&weights);
+    let ranges = ranges(&weights);
     let n_strict = is_anomalous.iter().filter(|is_anomalous| **is_anomalous).count() as f64;
     let n_positive = (n_strict + weights.iter().sum::<f64>()) / 2.0;
     let (mut area, mut before) = (0.0, 0.0);
@@ -138,8 +138,8 @@ fn range_pr(scores: &[f64], is_anomalous: &[bool], tolerance: usize, thresholds:
             }
         }
         let is_met =
-            |stretch: &std::ops::Range<usize>| scores[stretch.clone()].iter().any(|score| score >= threshold);
-        let met = stretches.iter().filter(|stretch| is_met(stretch)).count() as f64 / stretches.len() as f64;
+            |range: &std::ops::Range<usize>| scores[range.clone()].iter().any(|score| score >= threshold);
+        let met = ranges.iter().filter(|range| is_met(range)).count() as f64 / ranges.len() as f64;
         let recall = (hits / n_positive).min(1.0) * met;
         let precision = if alarms > 0.0 { hits / alarms } else { 1.0 };
         area += (recall - before) * precision;
@@ -148,7 +148,7 @@ fn range_pr(scores: &[f64], is_anomalous: &[bool], tolerance: usize, thresholds:
     area
 }
 
-/// One inside an anomaly, less and less up to half the tolerance around it.
+/// Labels that are one inside an anomaly and fall off up to half the tolerance around it.
 fn softened(is_anomalous: &[bool], tolerance: usize) -> Vec<f64> {
     let mut weights: Vec<f64> =
         is_anomalous.iter().map(|is_anomalous| f64::from(u8::from(*is_anomalous))).collect();
@@ -156,10 +156,10 @@ fn softened(is_anomalous: &[bool], tolerance: usize) -> Vec<f64> {
         return weights;
     }
     let strict = weights.clone();
-    for stretch in stretches(&strict) {
+    for range in ranges(&strict) {
         for distance in 1..=tolerance / 2 {
             let weight = (1.0 - distance as f64 / tolerance as f64).sqrt();
-            let around = [stretch.start.checked_sub(distance), Some(stretch.end - 1 + distance)];
+            let around = [range.start.checked_sub(distance), Some(range.end - 1 + distance)];
             for place in around.into_iter().flatten().filter(|place| *place < strict.len()) {
                 weights[place] = f64::min(1.0, weights[place] + weight);
             }
@@ -168,8 +168,8 @@ fn softened(is_anomalous: &[bool], tolerance: usize) -> Vec<f64> {
     weights
 }
 
-/// The runs of places with any weight.
-fn stretches(weights: &[f64]) -> Vec<std::ops::Range<usize>> {
+/// The ranges with any weight.
+fn ranges(weights: &[f64]) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut start = None;
     for (place, weight) in weights.iter().chain(std::iter::once(&0.0)).enumerate() {
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn order_is_all_that_counts_and_ties_are_half() {
+    fn roc_auc_depends_on_the_order_alone_and_ties_count_half() {
         let auc = |scores: &[f64]| roc_auc(scores, &[false, false, true, true]);
         assert_eq!(auc(&[0.1, 0.2, 0.3, 9.0]), Some(1.0));
         assert_eq!(auc(&[3.0, 2.0, 1.0, 0.0]), Some(0.0));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn precision_and_recall_are_those_of_the_definition() {
+    fn precision_and_recall_agree_with_the_definition() {
         let is_positive = [true, false, true, false, false];
         let scores = [0.9, 0.8, 0.7, 0.2, 0.1];
         assert!((pr_auc(&scores, &is_positive).unwrap() - (0.5 + 0.5 * 2.0 / 3.0)).abs() < 1e-12);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_one_for_scores_that_are_the_truth_and_small_for_noise() {
+    fn a_volume_is_one_for_perfect_scores_and_small_for_noise() {
         let is_anomalous: Vec<bool> =
             (0..400).map(|at| (100..120).contains(&at) || (300..310).contains(&at)).collect();
         let truth: Vec<f64> = is_anomalous.iter().map(|is| f64::from(u8::from(*is))).collect();

@@ -4,6 +4,7 @@
 
 use nalgebra::{Cholesky, DMatrix, DVector};
 use rayon::prelude::*;
+use workload::{Stop, Stopped};
 
 use crate::artifact::Tensor;
 use crate::stats::softmax_in_place;
@@ -19,6 +20,14 @@ const SHRINKAGE: f64 = 0.02;
 const MIN_RELATIVE_STD: f64 = 0.05;
 /// A component of fewer points has no covariance.
 const MIN_POINTS: usize = 2;
+
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum MixtureError {
+    #[error(transparent)]
+    TooFewPoints(#[from] TooFewPoints),
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+}
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Component {
@@ -69,12 +78,12 @@ impl Component {
 }
 
 impl Mixture {
-    /// Fits at least one and at most `max_components` components.
-    pub fn fit(points: &Matrix, max_components: usize, seed: u64) -> Result<Self, TooFewPoints> {
+    /// Fits at least one and at most `max_components` components. Checks `stop` in every round.
+    pub fn fit(points: &Matrix, max_components: usize, seed: u64, stop: &Stop) -> Result<Self, MixtureError> {
         let n_points = points.n_rows();
         let too_few = TooFewPoints { n_points, needed: MIN_POINTS };
         if n_points < MIN_POINTS {
-            return Err(too_few);
+            return Err(too_few.into());
         }
         let std_devs = column_std_devs(points);
         let scaled =
@@ -89,12 +98,12 @@ impl Mixture {
             components = maximise(points, &vec![vec![1.0]; n_points], &std_devs);
         }
         if components.is_empty() {
-            return Err(too_few);
+            return Err(too_few.into());
         }
-        let mut mixture = Self { components }.improved(points, &std_devs);
+        let mut mixture = Self { components }.improved(points, &std_devs, stop)?;
         for _ in 0..N_TRIMS {
             let kept = mixture.most_likely(points);
-            mixture = mixture.improved(&kept, &std_devs);
+            mixture = mixture.improved(&kept, &std_devs, stop)?;
         }
         Ok(mixture)
     }
@@ -115,9 +124,10 @@ impl Mixture {
     }
 
     /// Rounds of expectation and maximisation, until the likelihood hardly changes.
-    fn improved(mut self, points: &Matrix, std_devs: &[f64]) -> Self {
+    fn improved(mut self, points: &Matrix, std_devs: &[f64], stop: &Stop) -> Result<Self, Stopped> {
         let mut previous = f64::MIN;
         for _ in 0..MAX_ROUNDS {
+            stop.check()?;
             let (responsibilities, likelihood) = self.responsibilities(points);
             let components = maximise(points, &responsibilities, std_devs);
             if components.is_empty() {
@@ -129,7 +139,7 @@ impl Mixture {
             }
             previous = likelihood;
         }
-        self
+        Ok(self)
     }
 
     /// The probability of each component given each point, and the log-likelihood of all points.
@@ -254,7 +264,7 @@ mod tests {
                 if index % 3 == 0 { [5.0 + 0.1 * x, 2.0 * y] } else { [x, x + 0.2 * y] }
             })
             .collect();
-        let mixture = Mixture::fit(&Matrix::new(values, 2), 2, 0).unwrap();
+        let mixture = Mixture::fit(&Matrix::new(values, 2), 2, 0, &Stop::default()).unwrap();
         let mut weights: Vec<f64> = mixture.components.iter().map(|one| one.weight).collect();
         weights.sort_by(f64::total_cmp);
         assert!(
@@ -277,26 +287,30 @@ mod tests {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let mut values: Vec<f32> = (0..2_000).map(|_| rng.sample::<f32, _>(StandardNormal) * 0.1).collect();
         values.extend((0..60).map(|_| rng.random_range(-10.0f32..10.0)));
-        let mixture = Mixture::fit(&Matrix::new(values, 1), 1, 0).unwrap();
+        let mixture = Mixture::fit(&Matrix::new(values, 1), 1, 0, &Stop::default()).unwrap();
         // Without trimming, ten standard deviations would count as less than two.
         assert!(mixture.assign(&[1.0]).deviation[0].abs() > 4.0, "{:?}", mixture.assign(&[1.0]));
     }
 
     #[test]
     fn equal_points_are_one_component() {
-        let mixture = Mixture::fit(&Matrix::new(vec![0.5; 400], 2), 4, 0).unwrap();
+        let mixture = Mixture::fit(&Matrix::new(vec![0.5; 400], 2), 4, 0, &Stop::default()).unwrap();
         assert_eq!(mixture.components.len(), 1);
         assert!(mixture.assign(&[0.5, 0.5]).log_density > mixture.assign(&[0.6, 0.5]).log_density);
     }
 
     #[test]
     fn small_and_odd_samples_are_fitted_or_rejected() {
-        let fit = |values: Vec<f32>, max| Mixture::fit(&Matrix::new(values, 1), max, 0);
-        assert_eq!(fit(vec![], 2), Err(TooFewPoints { n_points: 0, needed: 2 }));
+        let fit = |values: Vec<f32>, max| Mixture::fit(&Matrix::new(values, 1), max, 0, &Stop::default());
+        assert_eq!(fit(vec![], 2), Err(TooFewPoints { n_points: 0, needed: 2 }.into()));
         assert!(fit(vec![1.0], 2).is_err());
         // Each point is a cluster of its own, too small for a component.
         assert_eq!(fit(vec![1.0, 9.0], 2).unwrap().components.len(), 1);
         assert!(fit(vec![f32::NAN, 1.0], 2).is_err());
+        let stop = Stop::default();
+        stop.now();
+        let stopped = Mixture::fit(&Matrix::new(vec![0.0; 10], 1), 2, 0, &stop);
+        assert_eq!(stopped, Err(MixtureError::Stopped(Stopped)));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Principal components: the directions in which points differ most.
+//! Principal component analysis.
 
 use nalgebra::{DMatrix, SymmetricEigen};
 
@@ -7,21 +7,21 @@ use crate::artifact::Tensor;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PcaError {
-    #[error("{n_points} points cannot be compared; at least two are needed")]
+    #[error("{n_points} points are too few for principal components; at least 2 are needed")]
     TooFew { n_points: usize },
-    #[error("there are {n_columns} columns, and so no {n_components} components")]
+    #[error("{n_columns} columns have no {n_components} principal components")]
     TooManyComponents { n_components: usize, n_columns: usize },
 }
 
-/// Directions fitted to points, the one in which they differ most first.
+/// The directions of greatest variance of some points, in descending order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pca {
     mean: Vec<f64>,
-    /// A row a component.
+    /// One row per component.
     components: Vec<Vec<f64>>,
     /// Variance along each component.
     pub explained_variance: Vec<f64>,
-    /// The same as a share of all variance; zero where points do not differ at all.
+    /// The same as a fraction of the total variance; zero if the points do not vary.
     pub explained_share: Vec<f64>,
 }
 
@@ -64,12 +64,12 @@ impl Pca {
         self.components.len()
     }
 
-    /// Where points lie along the components.
+    /// The coordinates of points along the components.
     ///
     /// # Panics
-    /// If the points have another number of columns than those that were fitted.
+    /// If the points do not have as many columns as the fitted ones.
     pub fn transform(&self, points: &Matrix) -> Matrix {
-        assert_eq!(points.n_columns(), self.mean.len(), "the points are of another space");
+        assert_eq!(points.n_columns(), self.mean.len(), "the points have another number of columns");
         let along = |point: &[f32], component: &[f64]| -> f32 {
             let terms = point.iter().zip(&self.mean).zip(component);
             terms.map(|((value, mean), weight)| (f64::from(*value) - mean) * weight).sum::<f64>() as f32
@@ -82,9 +82,9 @@ impl Pca {
 }
 
 impl Pca {
-    /// Points from where they lie along the components.
-    pub fn restore(&self, along: &[f32]) -> Vec<f32> {
-        let restore = |along: &[f32]| {
+    /// The points that have these coordinates along the components.
+    pub fn reconstruct(&self, along: &[f32]) -> Vec<f32> {
+        let reconstruct = |along: &[f32]| {
             let mut point = self.mean.clone();
             for (along, component) in along.iter().zip(&self.components) {
                 point
@@ -94,17 +94,17 @@ impl Pca {
             }
             point.into_iter().map(|value| value as f32)
         };
-        along.chunks_exact(self.n_components()).flat_map(restore).collect()
+        along.chunks_exact(self.n_components()).flat_map(reconstruct).collect()
     }
 
-    /// The mean of what was fitted, then each component.
+    /// The mean, then each component, one row each.
     pub fn to_tensor(&self) -> Tensor {
         let rows = std::iter::once(&self.mean).chain(&self.components);
         let values: Vec<f32> = rows.flatten().map(|value| *value as f32).collect();
         Tensor::new(vec![self.n_components() + 1, self.mean.len()], values)
     }
 
-    /// What [`Self::to_tensor`] gave, which knows nothing of variances.
+    /// The components that [`Self::to_tensor`] stored, without variances.
     pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
         let [(2..), n_columns @ (1..)] = *tensor.shape() else { return None };
         let mut rows =
@@ -119,7 +119,7 @@ impl Pca {
     }
 }
 
-/// A direction and its opposite are the same component; the largest entry is made positive.
+/// Makes the largest entry positive: a direction and its opposite are the same component.
 fn fix_sign(component: &mut [f64]) {
     let largest = component
         .iter()

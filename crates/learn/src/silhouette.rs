@@ -1,7 +1,7 @@
-//! How well groups of points are told apart: Rousseeuw's silhouette.
+//! The silhouette coefficient (Rousseeuw, 1987): how well groups of points are separated.
 //!
-//! For a point, `a` is its mean distance to the others of its group and `b` that to the nearest other
-//! group; its silhouette is `(b - a) / max(a, b)`, and zero for a point that is alone.
+//! For a point, `a` is its mean distance from the others of its group and `b` that from the nearest other
+//! group. Its silhouette is `(b - a) / max(a, b)`, or zero if it is alone in its group.
 
 use std::ops::Range;
 
@@ -10,25 +10,27 @@ use rayon::prelude::*;
 
 use crate::Matrix;
 
-/// Points of one group that are compared with points of another at once.
+/// Points of a group that are compared at once with points of another.
 const BLOCK: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SilhouetteError {
-    #[error("{n_groups} groups of {n_points} points: at least two groups, and fewer than points, are needed")]
+    #[error(
+        "{n_groups} groups of {n_points} points have no silhouette; at least 2 groups, fewer than points, are needed"
+    )]
     Groups { n_groups: usize, n_points: usize },
 }
 
-/// The mean silhouette of points whose groups are numbered from zero.
+/// The mean silhouette of points, given the number of each point's group.
 ///
 /// # Panics
-/// If there are not as many groups as points.
+/// If there is not one group for each point.
 pub fn silhouette(points: &Matrix, groups: &[usize]) -> Result<f64, SilhouetteError> {
-    assert_eq!(points.n_rows(), groups.len(), "every point has a group");
+    assert_eq!(points.n_rows(), groups.len(), "there is not one group for each point");
     let n_points = points.n_rows();
     let mut order: Vec<usize> = (0..n_points).collect();
     order.sort_by_key(|point| groups[*point]);
-    // Groups without points do not count.
+    // Numbers without points are not groups.
     let mut starts: Vec<usize> =
         (0..n_points).filter(|at| *at == 0 || groups[order[*at]] != groups[order[at - 1]]).collect();
     let n_groups = starts.len();
@@ -58,15 +60,15 @@ pub fn silhouette(points: &Matrix, groups: &[usize]) -> Result<f64, SilhouetteEr
     Ok(total / n_points as f64)
 }
 
-/// Points in order of their groups, around their mean, so that squares are small.
+/// Points in order of their groups, with their mean subtracted for precision.
 struct Sorted {
     values: Vec<f32>,
     squares: Vec<f32>,
     n_columns: usize,
     n_groups: usize,
-    /// Blocks of points of one group: its number, and the points.
+    /// Blocks of points of one group: the group and the range of points.
     blocks: Vec<(usize, Range<usize>)>,
-    /// The values of each block again, one column after another.
+    /// The values of each block again, column by column.
     by_column: Vec<Vec<f32>>,
 }
 
@@ -102,7 +104,7 @@ impl Sorted {
         Self { squares, n_columns, n_groups: starts.len() - 1, blocks, by_column, values }
     }
 
-    /// For every point, the sum of its distances to each group. Each pair of blocks is compared once.
+    /// For every point, the sum of its distances from each group. Each pair of blocks is compared once.
     fn distance_sums(&self) -> Vec<f64> {
         let n_sums = self.squares.len() * self.n_groups;
         let pairs: Vec<(usize, usize)> = (0..self.blocks.len())
@@ -125,7 +127,7 @@ impl Sorted {
             )
     }
 
-    /// Scalar products of the points of two blocks: for each point of the second, those of the first.
+    /// Scalar products of all pairs of points of two blocks.
     fn multiply(&self, first: usize, second: usize, products: &mut [f32]) {
         let (a, b) = (&self.blocks[first].1, &self.blocks[second].1);
         let left = DMatrixView::from_slice(&self.by_column[first], a.len(), self.n_columns);
@@ -168,7 +170,7 @@ impl Sorted {
 mod tests {
     use super::*;
 
-    /// As the definition has it, pair by pair.
+    /// The definition, pair by pair.
     fn by_definition(points: &Matrix, groups: &[usize]) -> f64 {
         let n_groups = groups.iter().max().unwrap() + 1;
         let distance = |a: usize, b: usize| {
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_definition_says() {
+    fn silhouettes_agree_with_the_definition() {
         let values: Vec<f32> = (0..700 * 5).map(|at| ((at * 7_919) % 1_009) as f32 / 1_009.0).collect();
         let points = Matrix::new(values, 5);
         let groups: Vec<usize> = (0..700).map(|at| if at == 3 { 7 } else { at % 3 }).collect();
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_far_apart_have_one_and_a_single_group_has_none() {
+    fn distant_groups_have_a_silhouette_near_one_and_a_single_group_has_none() {
         let points = Matrix::new(vec![0.0, 0.01, 100.0, 100.01], 1);
         assert!(silhouette(&points, &[0, 0, 4, 4]).unwrap() > 0.999);
         assert!(silhouette(&points, &[1, 1, 1, 1]).is_err());

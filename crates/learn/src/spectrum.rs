@@ -1,4 +1,4 @@
-//! Welch's estimate of a spectral density: overlapping windowed segments, averaged.
+//! Welch's estimate of the power spectral density: the mean over overlapping, windowed segments.
 
 use std::f64::consts::PI;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use realfft::{RealFftPlanner, RealToComplex};
 pub enum SpectrumError {
     #[error("{n_values} values are fewer than a segment of {segment}")]
     TooShort { n_values: usize, segment: usize },
-    #[error("a segment has to have at least two values and be longer than its overlap")]
+    #[error("a segment must have at least 2 values and be longer than its overlap")]
     Segment,
 }
 
-/// How a spectrum is estimated: Hann windows, the mean of each segment removed.
+/// An estimator of spectra with Hann windows; the mean of each segment is removed.
 #[derive(Clone)]
 pub struct Welch {
     transform: Arc<dyn RealToComplex<f64>>,
@@ -33,17 +33,17 @@ impl std::fmt::Debug for Welch {
     }
 }
 
-/// Power a hertz, by frequency from zero to half the sample rate.
+/// Power per hertz, by frequency from zero to half the sample rate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spectrum {
     pub density: Vec<f64>,
-    /// Hertz from one density to the next.
+    /// Hertz between neighbouring densities.
     pub resolution: f64,
-    /// Segments it is the mean of.
+    /// The number of segments averaged.
     pub n_segments: usize,
 }
 
-/// A frequency that stands out.
+/// A local maximum of a spectrum.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Peak {
     pub frequency: f64,
@@ -51,7 +51,7 @@ pub struct Peak {
 }
 
 impl Welch {
-    /// Segments of `segment` values, of which `overlap` are shared with the next; `sample_rate` in hertz.
+    /// Segments of `segment` values that share `overlap` values with the next; `sample_rate` in hertz.
     pub fn new(segment: usize, overlap: usize, sample_rate: f64) -> Result<Self, SpectrumError> {
         if segment < 2 || overlap >= segment {
             return Err(SpectrumError::Segment);
@@ -67,8 +67,8 @@ impl Welch {
         self.spectrum_of_all([values])
     }
 
-    /// The mean spectrum of the segments of several series. Those shorter than a segment do not count,
-    /// unless all are.
+    /// The mean spectrum of the segments of several series. Series shorter than a segment are skipped; it is
+    /// an error if all are.
     pub fn spectrum_of_all<'a>(
         &self,
         series: impl IntoIterator<Item = &'a [f32]>,
@@ -86,7 +86,7 @@ impl Welch {
                 for ((input, value), weight) in input.iter_mut().zip(part).zip(&self.window) {
                     *input = (f64::from(*value) - mean) * weight;
                 }
-                // The lengths are those that the transform asked for.
+                // Cannot fail: the buffers have the lengths that the transform asked for.
                 let _ = self.transform.process_with_scratch(&mut input, &mut output, &mut scratch);
                 density.iter_mut().zip(&output).for_each(|(sum, value)| *sum += value.norm_sqr());
                 n_segments += 1;
@@ -99,7 +99,7 @@ impl Welch {
         Ok(Spectrum { density, resolution: self.sample_rate / segment as f64, n_segments })
     }
 
-    /// From sums of squares to power a hertz, both halves of the spectrum in one.
+    /// Converts sums of squares to power per hertz, one-sided.
     fn scale(&self, density: &mut [f64], n_segments: usize) {
         let power: f64 = self.window.iter().map(|weight| weight * weight).sum();
         let scale = 1.0 / (self.sample_rate * power * n_segments as f64);
@@ -117,15 +117,15 @@ impl Spectrum {
         (0..self.density.len()).map(|at| at as f64 * self.resolution)
     }
 
-    /// Frequencies above zero whose density is larger than that of their neighbours, and at least `share`
-    /// of the largest; lowest first.
-    pub fn peaks(&self, share: f64) -> Vec<Peak> {
+    /// Frequencies above zero whose density exceeds that of their neighbours and is at least `fraction` of
+    /// the largest; lowest first.
+    pub fn peaks(&self, fraction: f64) -> Vec<Peak> {
         let most = self.density.iter().skip(1).copied().fold(0.0, f64::max);
         let at = |index: usize| self.density.get(index).copied().unwrap_or(0.0);
         let is_peak = |index: &usize| {
             let (before, here, after) =
                 (if *index == 1 { 0.0 } else { at(index - 1) }, at(*index), at(index + 1));
-            here > 0.0 && here >= share * most && here > before && here >= after
+            here > 0.0 && here >= fraction * most && here > before && here >= after
         };
         let peak = |index: usize| Peak { frequency: index as f64 * self.resolution, density: at(index) };
         (1..self.density.len()).filter(is_peak).map(peak).collect()
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_is_refused_and_a_constant_has_no_peak() {
+    fn short_series_are_rejected_and_a_constant_has_no_peak() {
         let welch = Welch::new(100, 50, 1.0).unwrap();
         let short = welch.spectrum(&[0.0; 99]).unwrap_err();
         assert_eq!(short, SpectrumError::TooShort { n_values: 99, segment: 100 });

@@ -1,53 +1,53 @@
-//! Thresholds from the tail of a distribution: how high a score has to be to come by chance no more
-//! often than stated, also where fewer scores were seen than that would take.
+//! Thresholds from extreme value theory: the score that normal data exceeds with a given probability, even if
+//! that is less than one in the number of scores.
 //!
-//! Above a high quantile, what exceeds it follows a generalised Pareto distribution (Pickands, Balkema,
-//! de Haan), fitted here by probability-weighted moments (Hosking and Wallis, 1987), which are stable
-//! for the few hundred exceedances that there are.
+//! The excesses over a high quantile follow a generalised Pareto distribution (Balkema and de Haan, 1974;
+//! Pickands, 1975). It is fitted by probability-weighted moments (Hosking and Wallis, 1987), which are
+//! stable for a few hundred excesses.
 
-/// The share of scores that are the tail.
-const TAIL_SHARE: f64 = 0.05;
-const LEAST_EXCEEDANCES: usize = 10;
+/// The fraction of scores that form the tail.
+const TAIL_FRACTION: f64 = 0.05;
+const MIN_EXCEEDANCES: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum TailError {
-    #[error("{n_scores} scores are too few for a threshold; {needed} are needed")]
+    #[error("{n_scores} scores are too few for a threshold; at least {needed} are needed")]
     TooFew { n_scores: usize, needed: usize },
-    #[error("a rate of false alarms lies between zero and one")]
+    #[error("the false alarm rate must lie between 0 and 1")]
     Rate,
-    #[error("a score is no number")]
-    NotANumber,
+    #[error("a score is not finite")]
+    NotFinite,
 }
 
 /// The fitted tail of scores.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Tail {
-    /// Where the tail begins, and the share of scores above it.
+    /// Where the tail begins, and the fraction of scores above it.
     pub from: f64,
     pub share: f64,
-    /// Of the generalised Pareto distribution; a shape above zero is a heavy tail.
+    /// The parameters of the generalised Pareto distribution; a shape above zero is a heavy tail.
     pub scale: f64,
     pub shape: f64,
 }
 
 impl Tail {
     pub fn fit(scores: &[f64]) -> Result<Self, TailError> {
-        let needed = (LEAST_EXCEEDANCES as f64 / TAIL_SHARE).ceil() as usize;
+        let needed = (MIN_EXCEEDANCES as f64 / TAIL_FRACTION).ceil() as usize;
         let n_scores = scores.len();
         if n_scores < needed {
             return Err(TailError::TooFew { n_scores, needed });
         }
         if scores.iter().any(|score| !score.is_finite()) {
-            return Err(TailError::NotANumber);
+            return Err(TailError::NotFinite);
         }
         let mut sorted = scores.to_vec();
         sorted.sort_by(f64::total_cmp);
-        let n_above = ((n_scores as f64 * TAIL_SHARE) as usize).max(LEAST_EXCEEDANCES);
+        let n_above = ((n_scores as f64 * TAIL_FRACTION) as usize).max(MIN_EXCEEDANCES);
         let from = sorted[n_scores - n_above - 1];
         let above: Vec<f64> = sorted[n_scores - n_above..].iter().map(|score| score - from).collect();
         let n_above = above.len() as f64;
         let mean = above.iter().sum::<f64>() / n_above;
-        // The second moment weighs each by its chance of being exceeded.
+        // The second moment weights each excess by its probability of being exceeded.
         let weighted = above.iter().enumerate().map(|(rank, excess)| {
             let exceeded = 1.0 - (rank as f64 + 0.65) / n_above;
             exceeded * excess
@@ -58,26 +58,28 @@ impl Tail {
         if mean <= 0.0 || denominator <= 1e-12 * mean {
             return Ok(Self { from, share, scale: mean.max(0.0), shape: 0.0 });
         }
-        // Beyond a half, moments say nothing any more; below minus a half, the tail would end at once.
+        // Above one half the moments do not exist; below minus one half the tail would end at once.
         let shape = (2.0 - mean / denominator).clamp(-0.5, 0.5);
         Ok(Self { from, share, scale: mean * (1.0 - shape), shape })
     }
 
-    /// The score that is exceeded by chance with this rate.
+    /// The score that normal data exceeds with this probability.
     pub fn threshold(&self, rate: f64) -> Result<f64, TailError> {
         if !(rate > 0.0 && rate < 1.0) {
             return Err(TailError::Rate);
         }
         let left = (rate / self.share).min(1.0);
-        let excess = match self.shape.abs() < 1e-6 {
-            true => -self.scale * left.ln(),
-            false => self.scale / self.shape * (left.powf(-self.shape) - 1.0),
+        let excess = if self.shape.abs() < 1e-6 {
+            -self.scale * left.ln()
+        } else {
+            self.scale / self.shape * (left.powf(-self.shape) - 1.0)
         };
         Ok(self.from + excess)
     }
 
-    /// The chance that a score from the same source is at least this high.
-    pub fn chance(&self, score: f64) -> f64 {
+    /// The probability that a score of normal data is at least this high; below the tail, the fraction of
+    /// scores in the tail.
+    pub fn probability(&self, score: f64) -> f64 {
         let excess = score - self.from;
         if excess <= 0.0 {
             return self.share;
@@ -85,9 +87,10 @@ impl Tail {
         if self.scale <= 0.0 {
             return 0.0;
         }
-        let left = match self.shape.abs() < 1e-6 {
-            true => (-excess / self.scale).exp(),
-            false => (1.0 + self.shape * excess / self.scale).max(0.0).powf(-1.0 / self.shape),
+        let left = if self.shape.abs() < 1e-6 {
+            (-excess / self.scale).exp()
+        } else {
+            (1.0 + self.shape * excess / self.scale).max(0.0).powf(-1.0 / self.shape)
         };
         self.share * left
     }
@@ -121,16 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn a_chance_is_the_rate_of_its_threshold() {
+    fn the_probability_of_a_threshold_is_its_rate() {
         let scores: Vec<f64> = (0..1_000).map(|at| (f64::from(at) * 0.618).fract().powi(3)).collect();
         let tail = Tail::fit(&scores).unwrap();
         for rate in [0.04, 0.01, 1e-4] {
-            assert!((tail.chance(tail.threshold(rate).unwrap()) / rate - 1.0).abs() < 1e-6);
+            assert!((tail.probability(tail.threshold(rate).unwrap()) / rate - 1.0).abs() < 1e-6);
         }
     }
 
     #[test]
-    fn scores_that_are_all_alike_have_a_threshold_above_none_of_them() {
+    fn equal_scores_are_their_own_threshold() {
         let tail = Tail::fit(&[0.25; 500]).unwrap();
         assert_eq!(tail.threshold(1e-3).unwrap(), 0.25);
         assert!(matches!(Tail::fit(&[1.0; 5]), Err(TailError::TooFew { .. })));

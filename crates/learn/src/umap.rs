@@ -1,8 +1,9 @@
-//! UMAP (McInnes, Healy and Melville, 2018): points laid out in a plane so that neighbours stay neighbours.
+//! UMAP (McInnes, Healy and Melville, 2018): a layout of points in a plane that preserves neighbourhoods.
 //!
-//! The parts that matter, and no more: exact neighbours, because there are thousands of points and not millions;
-//! a start from principal components, because it needs no eigenvectors of graphs; the paper's optimisation, on one
-//! thread, so that a seed gives one picture.
+//! This implementation is for thousands of points. Neighbours are exact, the layout starts from principal
+//! components instead of eigenvectors of the graph, and the optimisation runs on one thread, so that a
+//! random seed always gives the same layout. New points are placed between their neighbours and not
+//! optimised further, unlike in umap-learn.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -10,12 +11,15 @@ use rayon::prelude::*;
 
 use crate::Matrix;
 use crate::pca::{Pca, PcaError};
+use crate::stats::squared_distance;
 
-/// The curve `1 / (1 + a·d^(2b))` that is nearest to "together below a distance of 0.1, apart above".
+/// The curve `1 / (1 + a·d^(2b))` fitted to a minimum distance of 0.1.
 const A: f64 = 1.577;
 const B: f64 = 0.8951;
+/// Random points that each end of an edge is pushed away from.
 const N_NEGATIVES: usize = 5;
-const MOST_STEP: f64 = 4.0;
+/// The greatest movement along an axis.
+const MAX_STEP: f64 = 4.0;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct UmapSettings {
@@ -30,16 +34,16 @@ impl Default for UmapSettings {
     }
 }
 
-/// Points and where they are in the plane.
+/// Points and their layout.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Umap {
     points: Matrix,
     n_neighbours: usize,
-    /// Two numbers a point.
+    /// Two coordinates per point.
     pub layout: Matrix,
 }
 
-/// A neighbour and how far it is.
+/// A neighbour and its distance.
 type Neighbour = (usize, f32);
 
 impl Umap {
@@ -53,12 +57,12 @@ impl Umap {
         Ok(Self { points: points.clone(), n_neighbours, layout: Matrix::new(values, 2) })
     }
 
-    /// Where other points would be: between the neighbours that they have among those that were fitted.
+    /// Places other points at the weighted mean of their neighbours among the fitted ones.
     ///
     /// # Panics
-    /// If they are of another space.
+    /// If they do not have as many columns as the fitted points.
     pub fn transform(&self, points: &Matrix) -> Matrix {
-        assert_eq!(points.n_columns(), self.points.n_columns(), "the points are of another space");
+        assert_eq!(points.n_columns(), self.points.n_columns(), "the points have another number of columns");
         let place = |near: &Vec<Neighbour>| {
             let weights = memberships(near);
             let total: f64 = weights.iter().sum();
@@ -75,16 +79,17 @@ impl Umap {
     }
 }
 
-/// The nearest of `among` to each point, nearest first; a point is no neighbour of itself.
+/// The nearest of `among` to each point, nearest first; a point is not its own neighbour.
 fn neighbours(points: &Matrix, among: &Matrix, count: usize, are_same: bool) -> Vec<Vec<Neighbour>> {
     (0..points.n_rows())
         .into_par_iter()
         .map(|index| {
             let point = points.row(index);
-            let distance =
-                |other: &[f32]| point.iter().zip(other).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-            let mut all: Vec<Neighbour> =
-                among.rows().enumerate().map(|(other, row)| (other, distance(row))).collect();
+            let mut all: Vec<Neighbour> = among
+                .rows()
+                .enumerate()
+                .map(|(other, row)| (other, squared_distance(point, row) as f32))
+                .collect();
             if are_same {
                 all.swap_remove(index);
             }
@@ -100,7 +105,7 @@ fn neighbours(points: &Matrix, among: &Matrix, count: usize, are_same: bool) -> 
         .collect()
 }
 
-/// How much each neighbour belongs to a point: one for the nearest, and in all the logarithm of their number.
+/// The membership strengths of neighbours: one for the nearest, in total log₂ of their number.
 fn memberships(near: &[Neighbour]) -> Vec<f64> {
     let nearest = near.iter().map(|(_, distance)| f64::from(*distance)).find(|distance| *distance > 0.0);
     let nearest = nearest.unwrap_or(0.0);
@@ -129,7 +134,7 @@ fn memberships(near: &[Neighbour]) -> Vec<f64> {
     near.iter().map(|(_, distance)| weight(*distance, width)).collect()
 }
 
-/// Pairs that belong together, by how much: what either side thinks of it.
+/// Undirected edges with their strengths: the probabilistic union of both directions.
 fn edges(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, usize, f64)> {
     let mut directed: Vec<(usize, usize, f64)> = Vec::new();
     for (index, near) in neighbours.iter().enumerate() {
@@ -147,7 +152,7 @@ fn edges(neighbours: &[Vec<Neighbour>]) -> Vec<(usize, usize, f64)> {
         .collect()
 }
 
-/// The first two principal components, ten across, and a little noise where points are alike.
+/// The first two principal components, scaled to ten, with a little noise that separates equal points.
 fn start(points: &Matrix, seed: u64) -> Result<Vec<[f64; 2]>, PcaError> {
     let n_components = points.n_columns().min(2);
     let along = Pca::fit(points, n_components)?.transform(points);
@@ -165,7 +170,7 @@ fn start(points: &Matrix, seed: u64) -> Result<Vec<[f64; 2]>, PcaError> {
 fn optimise(layout: &mut [[f64; 2]], edges: &[(usize, usize, f64)], settings: &UmapSettings) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed.wrapping_add(1));
     let strongest = edges.iter().map(|(_, _, weight)| *weight).fold(0.0, f64::max);
-    // The strongest pairs move in every epoch, others as often as they are strong.
+    // The strongest edges move in every epoch, others in proportion to their strength.
     let every: Vec<f64> = edges.iter().map(|(_, _, weight)| strongest / weight).collect();
     let mut due = every.clone();
     for epoch in 0..settings.n_epochs {
@@ -175,7 +180,7 @@ fn optimise(layout: &mut [[f64; 2]], edges: &[(usize, usize, f64)], settings: &U
                 continue;
             }
             due[index] += every[index];
-            let squared = squared_distance(layout[*one], layout[*other]);
+            let squared = squared_distance(&layout[*one], &layout[*other]);
             if squared > 0.0 {
                 let pull = -2.0 * A * B * squared.powf(B - 1.0) / (1.0 + A * squared.powf(B));
                 push(layout, *one, *other, pull * rate);
@@ -183,7 +188,7 @@ fn optimise(layout: &mut [[f64; 2]], edges: &[(usize, usize, f64)], settings: &U
             for end in [*one, *other] {
                 for _ in 0..N_NEGATIVES {
                     let stranger = rng.random_range(0..layout.len());
-                    let squared = squared_distance(layout[end], layout[stranger]);
+                    let squared = squared_distance(&layout[end], &layout[stranger]);
                     if stranger != end && squared > 0.0 {
                         let away = 2.0 * B / ((0.001 + squared) * (1.0 + A * squared.powf(B)));
                         let here = layout[stranger];
@@ -196,23 +201,24 @@ fn optimise(layout: &mut [[f64; 2]], edges: &[(usize, usize, f64)], settings: &U
     }
 }
 
-fn squared_distance(one: [f64; 2], other: [f64; 2]) -> f64 {
-    (one[0] - other[0]).powi(2) + (one[1] - other[1]).powi(2)
-}
-
 /// Moves two points along the line between them.
 fn push(layout: &mut [[f64; 2]], one: usize, other: usize, force: f64) {
     let (here, there) = (layout[one], layout[other]);
     let step: [f64; 2] =
-        std::array::from_fn(|axis| (force * (here[axis] - there[axis])).clamp(-MOST_STEP, MOST_STEP));
+        std::array::from_fn(|axis| (force * (here[axis] - there[axis])).clamp(-MAX_STEP, MAX_STEP));
     layout[one] = [here[0] + step[0], here[1] + step[1]];
     layout[other] = [there[0] - step[0], there[1] - step[1]];
 }
 
-/// How far neighbours in the plane are neighbours in truth, between zero and one (Venna and Kaski, 2001).
+/// How far neighbours in the layout are neighbours in the data, from zero to one (Venna and Kaski, 2001).
+/// One if there are too few points to compare.
 pub fn trustworthiness(points: &Matrix, layout: &Matrix, n_neighbours: usize) -> f64 {
     let n = points.n_rows();
-    let (k, all) = (n_neighbours.min(n / 2 - 1), n - 1);
+    let k = n_neighbours.min((n / 2).saturating_sub(1));
+    if k == 0 {
+        return 1.0;
+    }
+    let all = n - 1;
     let in_truth = neighbours(points, points, all, true);
     let in_plane = neighbours(layout, layout, k, true);
     let penalty: f64 = in_truth
@@ -248,14 +254,18 @@ mod tests {
     }
 
     #[test]
-    fn clouds_stay_apart_and_neighbours_stay_neighbours() {
+    fn clusters_stay_separate_and_neighbours_stay_neighbours() {
         let (points, groups) = clouds(240);
         let umap = Umap::fit(&points, &UmapSettings::default()).unwrap();
         let apart = crate::silhouette::silhouette(&umap.layout, &groups).unwrap();
         assert!(apart > 0.6, "{apart}");
         let trust = trustworthiness(&points, &umap.layout, 10);
         assert!(trust > 0.85, "{trust}");
-        assert_eq!(umap, Umap::fit(&points, &UmapSettings::default()).unwrap(), "a seed gives one picture");
+        assert_eq!(
+            umap,
+            Umap::fit(&points, &UmapSettings::default()).unwrap(),
+            "a random seed gives one layout"
+        );
         let placed = umap.transform(&points.select(&[0, 1, 2]));
         for (row, place) in placed.rows().enumerate() {
             let own = umap.layout.row(row);
@@ -264,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn points_that_are_all_alike_have_a_place_too() {
+    fn equal_points_have_a_finite_layout() {
         let umap = Umap::fit(&Matrix::new(vec![0.5; 60], 3), &UmapSettings::default()).unwrap();
         assert!(umap.layout.as_slice().iter().all(|value| value.is_finite()));
     }

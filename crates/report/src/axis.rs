@@ -1,9 +1,9 @@
-//! Where values fall along an axis, and which of them are named.
+//! Axes of charts: their range and their ticks.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Linear,
-    /// Powers of ten at equal distances; what is not above zero cannot be shown.
+    /// Logarithmic; only values above zero can be shown.
     Log,
 }
 
@@ -11,9 +11,9 @@ pub enum Scale {
 pub struct Axis {
     pub label: String,
     pub scale: Scale,
-    /// Values that have to be on it, whatever the data are.
+    /// Values that the axis covers whatever the data are.
     pub include: Vec<f64>,
-    /// The only places that are named, each by its own name; chosen if empty.
+    /// The ticks; chosen automatically if empty.
     pub ticks: Vec<f64>,
 }
 
@@ -42,21 +42,23 @@ impl Axis {
         value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
     }
 
-    /// The axis for these values, with a little room at both ends.
+    /// The axis for these values, with a small margin at both ends.
     pub(crate) fn span(&self, values: impl Iterator<Item = f64>) -> Span<'_> {
         let shown = values.chain(self.include.iter().copied()).filter(|value| self.can_show(*value));
         let (low, high) = shown
             .map(|value| self.place(value))
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
-        let (low, high) = match (low <= high, low == high) {
-            (false, _) => (0.0, 1.0),
-            (true, true) => (low - 0.5, high + 0.5),
-            (true, false) => (low, high),
+        let (low, high) = if low > high {
+            (0.0, 1.0)
+        } else if low == high {
+            (low - 0.5, high + 0.5)
+        } else {
+            (low, high)
         };
-        let room = (high - low) * 0.03;
+        let margin = (high - low) * 0.03;
         let is_end = |end: f64| self.include.iter().any(|value| (self.place(*value) - end).abs() < 1e-12);
-        let low = if is_end(low) { low } else { low - room };
-        let high = if is_end(high) { high } else { high + room };
+        let low = if is_end(low) { low } else { low - margin };
+        let high = if is_end(high) { high } else { high + margin };
         Span { axis: self, low, high }
     }
 
@@ -68,7 +70,7 @@ impl Axis {
     }
 }
 
-/// An axis whose ends are known.
+/// An axis with its range.
 pub(crate) struct Span<'a> {
     axis: &'a Axis,
     low: f64,
@@ -76,34 +78,34 @@ pub(crate) struct Span<'a> {
 }
 
 impl Span<'_> {
-    /// From zero at the low end to one at the high end.
-    pub fn share(&self, value: f64) -> f64 {
+    /// The position of a value, from zero at the low end to one at the high end.
+    pub fn position(&self, value: f64) -> f64 {
         (self.axis.place(value) - self.low) / (self.high - self.low)
     }
 
-    /// The values that are named, with their names.
+    /// The values of the ticks, with their labels.
     pub fn ticks(&self) -> Vec<(f64, String)> {
-        let inside = |value: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.share(*value));
+        let inside = |value: &f64| (-1e-9..=1.0 + 1e-9).contains(&self.position(*value));
         if !self.axis.ticks.is_empty() {
-            return self.axis.ticks.iter().filter(|value| inside(value)).map(|v| (*v, named(*v))).collect();
+            return self.axis.ticks.iter().filter(|value| inside(value)).map(|v| (*v, label(*v))).collect();
         }
         match self.axis.scale {
             Scale::Linear => {
                 let step = nice_step((self.high - self.low) / 6.0);
                 let first = (self.low / step).ceil() as i64;
                 let last = (self.high / step).floor() as i64;
-                (first..=last).map(|index| index as f64 * step).map(|v| (v, named_by(v, step))).collect()
+                (first..=last).map(|index| index as f64 * step).map(|v| (v, label_by_step(v, step))).collect()
             }
             Scale::Log => {
                 let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
                 let every = ((last - first) / 6 + 1).max(1);
                 let powers = (first..=last).filter(|power| (power - first) % every == 0);
                 let mut ticks: Vec<(f64, String)> =
-                    powers.map(|power| (10f64.powi(power), named(10f64.powi(power)))).collect();
+                    powers.map(|power| (10f64.powi(power), label(10f64.powi(power)))).collect();
                 if ticks.len() < 3 {
                     let decade =
                         (first - 1..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(power)));
-                    ticks = decade.filter(inside).map(|value| (value, named(value))).collect();
+                    ticks = decade.filter(inside).map(|value| (value, label(value))).collect();
                 }
                 ticks
             }
@@ -111,19 +113,19 @@ impl Span<'_> {
     }
 }
 
-/// The smallest of 1, 2, 5 times a power of ten that is not below `rough`.
+/// The smallest of 1, 2 or 5 times a power of ten that is at least `rough`.
 fn nice_step(rough: f64) -> f64 {
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0].into_iter().find(|step| step * power >= rough * (1.0 - 1e-9));
     step.unwrap_or(10.0) * power
 }
 
-fn named_by(value: f64, step: f64) -> String {
+fn label_by_step(value: f64, step: f64) -> String {
     let decimals = (-step.log10().floor()).max(0.0) as usize;
-    if !(1e-4..1e6).contains(&step) { named(value) } else { format!("{value:.decimals$}") }
+    if !(1e-4..1e6).contains(&step) { label(value) } else { format!("{value:.decimals$}") }
 }
 
-fn named(value: f64) -> String {
+fn label(value: f64) -> String {
     let size = value.abs();
     if size != 0.0 && !(1e-3..1e5).contains(&size) {
         return format!("{value:e}");
@@ -149,9 +151,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_and_one_value_still_have_an_axis() {
+    fn no_value_and_one_value_have_an_axis() {
         let axis = Axis::linear("x");
-        assert_eq!(axis.span(std::iter::empty()).share(0.5), 0.5);
-        assert_eq!(axis.span(std::iter::once(7.0)).share(7.0), 0.5);
+        assert_eq!(axis.span(std::iter::empty()).position(0.5), 0.5);
+        assert_eq!(axis.span(std::iter::once(7.0)).position(7.0), 0.5);
     }
 }

@@ -1,4 +1,4 @@
-//! A chart: series of points between two axes, drawn as SVG.
+//! Charts: series of points between two axes, drawn as SVG.
 
 use std::fmt::Write;
 
@@ -12,10 +12,10 @@ const TOP: f64 = 40.0;
 const BOTTOM: f64 = 52.0;
 const RIGHT: f64 = 20.0;
 const LEGEND: f64 = 150.0;
-/// Series that a legend has room for.
-const MOST_NAMED: usize = 16;
+/// The greatest number of series in a legend.
+const MAX_LEGEND_ENTRIES: usize = 16;
 
-/// Colours that people who see few colours can tell apart (after Okabe and Ito), then lighter ones.
+/// A palette that is safe for colour-blind readers (after Okabe and Ito, 2008), then further colours.
 const COLOURS: [&str; 12] = [
     "#0072b2", "#e69f00", "#009e73", "#cc79a7", "#d55e00", "#56b4e9", "#7f7f7f", "#b5a300", "#4b3f72",
     "#8fbc8f", "#c49c94", "#17becf",
@@ -35,7 +35,7 @@ pub struct Series {
     pub name: String,
     pub mark: Mark,
     pub points: Vec<(f64, f64)>,
-    /// How far each point may be off, up and down; as many as there are points, or none.
+    /// The error bar of each point, in both directions; one per point, or none.
     pub spread: Vec<f64>,
 }
 
@@ -51,7 +51,7 @@ pub struct Chart {
     pub x: Axis,
     pub y: Axis,
     pub series: Vec<Series>,
-    /// Places on the x axis that are pointed out, with why.
+    /// Annotated places on the x axis.
     pub notes: Vec<(f64, String)>,
 }
 
@@ -72,7 +72,7 @@ impl Chart {
         self
     }
 
-    /// The chart as a picture that stands alone.
+    /// The chart as a self-contained SVG.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let x = self.x.span(points().map(|point| point.0).chain(self.notes.iter().map(|note| note.0)));
@@ -157,7 +157,7 @@ impl Chart {
                 svg,
                 "<path stroke-linecap=\"round\" stroke-width=\"{width}\" stroke-opacity=\"{opacity}\" d=\""
             );
-            // A line too short to be seen, with round ends.
+            // A dot is a line of almost no length with round caps.
             for (x, y) in &places {
                 let _ = write!(svg, "M{x:.1} {y:.1}h.01");
             }
@@ -189,15 +189,15 @@ impl Chart {
 
     fn draw_legend(&self, svg: &mut String, frame: &Frame<'_>) {
         let x = frame.right() + 14.0;
-        if self.series.len() > MOST_NAMED {
-            let y = TOP + 10.0 + 18.0 * MOST_NAMED as f64;
+        if self.series.len() > MAX_LEGEND_ENTRIES {
+            let y = TOP + 10.0 + 18.0 * MAX_LEGEND_ENTRIES as f64;
             let _ = write!(
                 svg,
                 "<text x=\"{x}\" y=\"{y:.1}\">… and {} more</text>",
-                self.series.len() - MOST_NAMED
+                self.series.len() - MAX_LEGEND_ENTRIES
             );
         }
-        for (index, series) in self.series.iter().take(MOST_NAMED).enumerate() {
+        for (index, series) in self.series.iter().take(MAX_LEGEND_ENTRIES).enumerate() {
             let (y, colour) = (TOP + 10.0 + 18.0 * index as f64, COLOURS[index % COLOURS.len()]);
             let _ = write!(
                 svg,
@@ -223,11 +223,11 @@ impl Frame<'_> {
     }
 
     fn at_x(&self, value: f64) -> f64 {
-        LEFT + self.x.share(value) * (self.right() - LEFT)
+        LEFT + self.x.position(value) * (self.right() - LEFT)
     }
 
     fn at_y(&self, value: f64) -> f64 {
         let bottom = HEIGHT - BOTTOM;
-        (bottom - self.y.share(value) * (bottom - TOP)).clamp(TOP, bottom)
+        (bottom - self.y.position(value) * (bottom - TOP)).clamp(TOP, bottom)
     }
 }

@@ -1,4 +1,4 @@
-//! A folder with a report: the page, each chart as SVG and PNG, and the numbers as JSON.
+//! The directory of a report: the page, each chart as SVG and PNG, and the numbers as JSON.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use crate::chart::Chart;
 use crate::page::Page;
 use crate::png::png;
 
-/// Pixels for each unit of a chart.
+/// Pixels per SVG unit.
 const PIXELS: f32 = 2.0;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     #[error(transparent)]
     Files(#[from] files::Error),
-    #[error("a chart cannot be drawn: {reason}")]
+    #[error("cannot draw a chart: {reason}")]
     Picture { reason: String },
-    #[error("the numbers cannot be written: {0}")]
+    #[error("cannot write the numbers of a report: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Where a report is written, each file as a whole.
+/// The directory that a report is written to, each file atomically.
 #[derive(Debug, Clone)]
 pub struct ReportFolder(PathBuf);
 
@@ -37,7 +37,7 @@ impl ReportFolder {
         self.picture(name, chart.svg())
     }
 
-    /// The same for a picture that is drawn already.
+    /// The same for an SVG.
     pub fn picture(&self, name: &str, svg: String) -> Result<String, ReportError> {
         self.write(&format!("{name}.svg"), svg.as_bytes())?;
         self.write(&format!("{name}.png"), &png(&svg, PIXELS)?)?;

@@ -1,4 +1,4 @@
-//! Heat maps: a square for every pair of names, blue where they go together, orange where they go apart.
+//! Heat maps of correlations: blue for positive, orange for negative.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use crate::escaped;
 const CELL: f64 = 46.0;
 const LABEL: f64 = 130.0;
 const TOP: f64 = 36.0;
-/// The colours of minus one and of one; white is in the middle.
-const APART: [f64; 3] = [213.0, 94.0, 0.0];
-const TOGETHER: [f64; 3] = [0.0, 114.0, 178.0];
+/// The colours of −1 and 1; zero is white.
+const NEGATIVE: [f64; 3] = [213.0, 94.0, 0.0];
+const POSITIVE: [f64; 3] = [0.0, 114.0, 178.0];
 
-/// Matrices of numbers between minus one and one, side by side, each with its title.
+/// Matrices of numbers between −1 and 1, side by side, each with a title.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HeatMaps {
     pub names: Vec<String>,
@@ -19,7 +19,7 @@ pub struct HeatMaps {
 }
 
 impl HeatMaps {
-    /// The maps as a picture that stands alone.
+    /// The maps as a self-contained SVG.
     pub fn svg(&self) -> String {
         let size = CELL * self.names.len() as f64;
         let width = self.maps.len() as f64 * (LABEL + size) + 10.0;
@@ -65,7 +65,7 @@ impl HeatMaps {
 
 fn colour(value: f64) -> String {
     let value = if value.is_finite() { value.clamp(-1.0, 1.0) } else { 0.0 };
-    let towards = if value < 0.0 { APART } else { TOGETHER };
+    let towards = if value < 0.0 { NEGATIVE } else { POSITIVE };
     let [red, green, blue] = towards.map(|part| (255.0 + (part - 255.0) * value.abs()) as u8);
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn squares_are_as_blue_as_names_go_together() {
+    fn cells_are_coloured_by_their_value() {
         let names = vec!["run <time>".to_owned(), "cores".to_owned()];
         let maps =
             HeatMaps { names, maps: vec![("real".into(), vec![vec![1.0, -0.5], vec![-0.5, f64::NAN]])] };

@@ -1,4 +1,4 @@
-//! A page of text, tables and charts, in one HTML file that loads nothing.
+//! Pages of text, tables and charts, as Markdown or as one HTML file that loads nothing.
 
 use std::fmt::Write;
 
@@ -14,14 +14,14 @@ th,td{padding:.25rem .7rem .25rem 0;text-align:left;border-bottom:1px solid #e3e
 pub enum Block {
     Heading(String),
     Text(String),
-    /// What the reader came for.
+    /// The main result, emphasised.
     Lead(String),
-    /// An SVG and what it shows.
+    /// An SVG and its caption.
     Figure {
         svg: String,
         caption: String,
     },
-    /// Columns whose header starts with `>` are numbers.
+    /// Columns whose header starts with `>` are aligned to the right.
     Table {
         header: Vec<String>,
         rows: Vec<Vec<String>>,
@@ -32,7 +32,7 @@ pub enum Block {
 pub struct Page {
     pub title: String,
     pub blocks: Vec<Block>,
-    /// Where the figures come from, so that they can be made again.
+    /// The command that made the page.
     pub origin: String,
 }
 
@@ -62,7 +62,7 @@ impl Page {
         self.blocks.push(Block::Table { header, rows });
     }
 
-    /// The page without its pictures, as Markdown.
+    /// The page as Markdown, without its figures.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {}\n", self.title);
         for block in &self.blocks {
@@ -79,7 +79,10 @@ impl Page {
                         .iter()
                         .map(|name| if name.starts_with('>') { "---:".to_owned() } else { "---".to_owned() })
                         .collect();
-                    let body: String = rows.iter().map(|cells| row(cells)).collect();
+                    let escaped = |cells: &Vec<String>| -> Vec<String> {
+                        cells.iter().map(|cell| cell.replace('|', "\\|")).collect()
+                    };
+                    let body: String = rows.iter().map(|cells| row(&escaped(cells))).collect();
                     write!(text, "\n{}{}{body}", row(&names), row(&sides))
                 }
             };
@@ -137,12 +140,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_users_named_cannot_become_markup() {
+    fn names_from_users_are_escaped() {
         let mut page = Page::new("<script>", "tracewise");
         page.text("a < b & c");
         page.table(&["job", ">count"], vec![vec!["<b>".into(), "1".into()]]);
         let html = page.html();
         assert!(!html.contains("<script>") && !html.contains("<b>"));
         assert!(html.contains("a &lt; b &amp; c") && html.contains("<td class=\"number\">1</td>"));
+        page.table(&["job"], vec![vec!["a|b".into()]]);
+        assert!(page.markdown().contains("| a\\|b |"), "{}", page.markdown());
     }
 }

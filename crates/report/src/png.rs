@@ -1,4 +1,4 @@
-//! An SVG as pixels.
+//! Rendering of SVG as PNG.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use resvg::usvg::{Options, Tree, fontdb};
 
 use crate::folder::ReportError;
 
-/// The letters are the same on every machine: they come with the program.
+/// The font is part of the program, so that pictures are the same on every machine.
 fn fonts() -> Arc<fontdb::Database> {
     static FONTS: OnceLock<Arc<fontdb::Database>> = OnceLock::new();
     let load = || {
@@ -21,7 +21,7 @@ fn fonts() -> Arc<fontdb::Database> {
     Arc::clone(FONTS.get_or_init(load))
 }
 
-/// A picture `scale` times as large as the SVG says.
+/// Renders an SVG at `scale` times its size.
 pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, ReportError> {
     let failed = |reason: String| ReportError::Picture { reason };
     let options = Options { fontdb: fonts(), ..Options::default() };
@@ -29,7 +29,7 @@ pub fn png(svg: &str, scale: f32) -> Result<Vec<u8>, ReportError> {
     let size = tree.size().to_int_size();
     let (width, height) = (size.width() as f32 * scale, size.height() as f32 * scale);
     let mut pixels = Pixmap::new(width.round() as u32, height.round() as u32)
-        .ok_or_else(|| failed(format!("{width} × {height} pixels cannot be drawn")))?;
+        .ok_or_else(|| failed(format!("{width} × {height} pixels are too many")))?;
     resvg::render(&tree, Transform::from_scale(scale, scale), &mut pixels.as_mut());
     pixels.encode_png().map_err(|error| failed(error.to_string()))
 }
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_and_lines_are_drawn() {
+    fn text_and_lines_are_drawn() {
         let bare = Chart::new("", Axis::linear(""), Axis::linear(""));
         let named = Chart::new("A title", Axis::linear("time"), Axis::linear("share"));
         let points = vec![(0.0, 0.0), (1.0, 1.0), (2.0, 0.5)];
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_svg_is_refused() {
+    fn invalid_svg_is_rejected() {
         assert!(png("<svg", 1.0).is_err());
     }
 }

@@ -19,7 +19,7 @@ pub enum Error {
     #[error("trees could not be fitted: {0}")]
     Trees(#[from] learn::boost::BoostError),
     #[error(transparent)]
-    ExtraTrees(#[from] learn::extra_trees::ExtraTreesError),
+    ExtraTrees(learn::extra_trees::ExtraTreesError),
     #[error(transparent)]
     Settings(#[from] learn::nn::train::TrainSettingsError),
     #[error(transparent)]
@@ -29,6 +29,15 @@ pub enum Error {
 }
 
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<learn::extra_trees::ExtraTreesError> for Error {
+    fn from(error: learn::extra_trees::ExtraTreesError) -> Self {
+        match error {
+            learn::extra_trees::ExtraTreesError::Stopped(stopped) => Self::Stopped(stopped),
+            other => Self::ExtraTrees(other),
+        }
+    }
+}
 
 impl Error {
     pub fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {

@@ -12,10 +12,11 @@ mod group;
 mod p_value;
 mod pooled;
 
+use learn::Matrix;
 use learn::artifact::Tensors;
-use learn::mixture::Mixture;
-use learn::{Matrix, TooFewPoints};
+use learn::mixture::{Mixture, MixtureError};
 use rayon::prelude::*;
+use workload::Stop;
 
 use self::features::{error_feature, feature_names, features};
 use self::pooled::{Levels, Pooled};
@@ -50,14 +51,15 @@ impl Hierarchy {
         train: &Sample,
         validation: &Sample,
         seed: u64,
-    ) -> Result<FittedHierarchy, TooFewPoints> {
+        stop: &Stop,
+    ) -> Result<FittedHierarchy, MixtureError> {
         let describe_all = |sample: &Sample| -> Vec<Vec<Vec<f32>>> {
             sample.batches.iter().map(|batch| describe(batch, &base.examine(batch))).collect()
         };
         let (of_train, of_validation) = (describe_all(train), describe_all(validation));
         let rows: Vec<f32> = of_train.iter().flatten().flatten().copied().collect();
         let size = of_train.iter().flatten().next().map_or(1, Vec::len);
-        let mixture = Mixture::fit(&Matrix::new(rows, size), N_COMPONENTS, seed)?;
+        let mixture = Mixture::fit(&Matrix::new(rows, size), N_COMPONENTS, seed, stop)?;
         let pool_all = |sample: &Sample, described: &[Vec<Vec<f32>>]| -> Vec<Pooled> {
             let pairs = sample.batches.iter().zip(described);
             pairs.map(|(batch, described)| Pooled::new(batch, described, &mixture)).collect()

@@ -31,7 +31,7 @@ impl Detector for Components {
         let size = batch.threads().first().map_or(1, |thread| thread.values.len());
         let windows = Matrix::new(batch.values(), size);
         let along = self.pca.transform(&windows);
-        let expected = self.pca.restore(along.as_slice());
+        let expected = self.pca.reconstruct(along.as_slice());
         let rows = windows.rows().zip(expected.chunks_exact(size)).zip(along.rows());
         rows.map(|((window, expected), along)| {
             Finding::from_reconstruction(window, expected.to_vec(), along.to_vec(), batch.n_channels())

@@ -1,4 +1,4 @@
-//! Adam: steps whose length adapts to each parameter.
+//! The Adam optimiser (Kingma and Ba, 2015).
 
 use super::parameters::Parameters;
 
@@ -13,7 +13,7 @@ pub struct Adam {
 }
 
 impl Adam {
-    /// With the constants of the paper, which are PyTorch's too.
+    /// With the constants of the paper, which are also PyTorch's.
     pub fn new(rate: f32, n_parameters: usize) -> Self {
         Self {
             rate,
@@ -25,12 +25,12 @@ impl Adam {
         }
     }
 
-    /// Where it was after `n_steps`.
+    /// The optimiser as it was after `n_steps`.
     pub fn resumed(rate: f32, n_steps: i32, means: Vec<f32>, squares: Vec<f32>) -> Self {
         Self { n_steps, means, squares, ..Self::new(rate, 0) }
     }
 
-    /// Steps so far, and the moving means of gradients and of their squares.
+    /// The steps so far, and the moving means of the gradients and of their squares.
     pub fn moments(&self) -> (i32, &[f32], &[f32]) {
         (self.n_steps, &self.means, &self.squares)
     }

@@ -1,4 +1,4 @@
-//! Training that was interrupted, on disk: an artifact from which it goes on exactly as it would have.
+//! Checkpoints: an artifact from which interrupted training continues exactly as it would have.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ const KIND: &str = "checkpoint";
 
 #[derive(Serialize, Deserialize)]
 struct Body {
-    /// What is trained on what; a checkpoint of something else is of no use.
+    /// Identifies what is trained on which data; another training ignores the checkpoint.
     of: Value,
     epoch: usize,
     n_steps: i32,
@@ -23,14 +23,14 @@ struct Body {
 
 #[derive(Serialize, Deserialize)]
 struct BestBody {
-    /// The bits of the number: what is read has to be what was written.
+    /// The bits of the number, so that it is read exactly as it was written.
     validation_bits: u64,
     epoch: usize,
 }
 
 impl TrainState {
-    /// Writes where training stands.
-    pub fn save(&self, folder: &Path, of: &Value) -> Result<(), ArtifactError> {
+    /// Writes the state of training. `of` identifies what is trained on which data.
+    pub fn save(&self, dir: &Path, of: &Value) -> Result<(), ArtifactError> {
         let mut tensors = prefixed("now", &self.parameters);
         let (n_steps, means, squares) = self.adam.moments();
         for (name, values) in [("adam.means", means), ("adam.squares", squares)] {
@@ -44,23 +44,23 @@ impl TrainState {
             .as_ref()
             .map(|best| BestBody { validation_bits: best.validation.to_bits(), epoch: best.epoch });
         let body = json!(Body { of: of.clone(), epoch: self.epoch, n_steps, best });
-        Artifact { kind: KIND.into(), body, tensors, provenance: Provenance::default() }.write(folder)
+        Artifact { kind: KIND.into(), body, tensors, provenance: Provenance::default() }.write(dir)
     }
 
-    /// Where training stood; `None` if there is no checkpoint of the same training. `parameters` are those that
-    /// it began with.
+    /// Reads the state of training; nothing if there is no checkpoint of the same training. `parameters`
+    /// are the initial ones, for their names and shapes.
     pub fn load(
-        folder: &Path,
+        dir: &Path,
         of: &Value,
         parameters: &Parameters,
         rate: f32,
     ) -> Result<Option<Self>, ArtifactError> {
-        if !folder.exists() {
+        if !dir.exists() {
             return Ok(None);
         }
-        let artifact = Artifact::read(folder, KIND)?;
+        let artifact = Artifact::read(dir, KIND)?;
         let body: Body =
-            serde_json::from_value(artifact.body).map_err(|error| ArtifactError::damaged(folder, error))?;
+            serde_json::from_value(artifact.body).map_err(|error| ArtifactError::damaged(dir, error))?;
         if body.of != *of {
             return Ok(None);
         }
@@ -70,14 +70,14 @@ impl TrainState {
             };
             let tensors: Tensors = artifact.tensors.iter().filter_map(strip).collect();
             let mut taken = parameters.clone();
-            taken.load(&tensors).map_err(|error| ArtifactError::damaged(folder, error))?;
+            taken.load(&tensors).map_err(|error| ArtifactError::damaged(dir, error))?;
             Ok::<_, ArtifactError>(taken)
         };
         let moments = |name: &str| {
             let found = artifact.tensors.get(name).and_then(|tensor| tensor.as_f32()).map(<[f32]>::to_vec);
             found
                 .filter(|values| values.len() == parameters.values().len())
-                .ok_or_else(|| ArtifactError::damaged(folder, format!("{name} is missing")))
+                .ok_or_else(|| ArtifactError::damaged(dir, format!("{name} is missing")))
         };
         let best = match body.best {
             Some(best) => Some(Best {

@@ -1,9 +1,10 @@
-//! A critic: a perceptron with leaky rectifiers and dropout that says how real something looks (Arjovsky et al., 2017), and
-//! the exact penalty on the length of its gradient (Gulrajani et al., 2017).
+//! The critic of a Wasserstein GAN (Arjovsky et al., 2017): a perceptron with leaky rectifiers and dropout,
+//! and the exact penalty on the norm of its gradient (Gulrajani et al., 2017).
 //!
-//! The critic is piecewise linear. Around an input its rectifiers and its dropout are constant factors, and its gradient
-//! by the input is a product of weights and factors: `w₃ · F₂ W₂ᵀ · F₁ W₁ᵀ`. That product is itself a pass through linear
-//! layers, so the penalty on it is differentiated as any other loss.
+//! The critic is piecewise linear. Around an input, its rectifiers and its dropout are constant factors,
+//! and its gradient with respect to the input is a product of weights and factors:
+//! `w₃ · F₂ W₂ᵀ · F₁ W₁ᵀ`. That product is itself a pass through linear layers, so the penalty on it is
+//! differentiated like any other loss.
 
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -24,7 +25,7 @@ pub struct Critic {
     dropout: f32,
 }
 
-/// The factors of every layer around some inputs.
+/// The factors of the rectifiers and the dropout of every layer, for some inputs.
 pub type Factors = Vec<Vec<f32>>;
 
 impl Critic {
@@ -46,7 +47,7 @@ impl Critic {
         Self { layers, last, dropout }
     }
 
-    /// Opinions on inputs, and the factors that they were found with.
+    /// The critic's score of each input, and the factors that were in effect.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, rng: &mut Xoshiro256PlusPlus) -> (Var, Factors) {
         let mut all = Vec::new();
         let mut hidden = x;
@@ -70,7 +71,7 @@ impl Critic {
         factors
     }
 
-    /// The gradient of each opinion by its input, where rectifiers and dropout are `factors`.
+    /// The gradient of each score with respect to its input, for given factors.
     pub fn gradient(&self, tape: &mut Tape<'_>, factors: &Factors) -> Var {
         let n_rows = factors[0].len() / tape.parameters.shape(self.layers[0].weight)[1];
         let mut gradient = repeated(tape, self.last.weight, n_rows);
@@ -81,22 +82,22 @@ impl Critic {
         gradient
     }
 
-    /// Opinions on inputs and their gradients by them; nothing is learnt.
+    /// Scores of inputs and their gradients with respect to them, as plain numbers.
     pub fn look(
         &self,
         parameters: &Parameters,
         x: Value,
         rng: &mut Xoshiro256PlusPlus,
     ) -> (Vec<f32>, Vec<f32>) {
-        let mut tape = Tape::new(parameters);
+        let mut tape = Tape::for_inference(parameters);
         let x = tape.input(x);
-        let (opinions, factors) = self.forward(&mut tape, x, rng);
+        let (scores, factors) = self.forward(&mut tape, x, rng);
         let gradient = self.gradient(&mut tape, &factors);
-        (tape.value(opinions).data.clone(), tape.value(gradient).data.clone())
+        (tape.value(scores).data.clone(), tape.value(gradient).data.clone())
     }
 }
 
-/// The mean of `(length of the gradient - 1)²` over rows, times `weight`.
+/// The mean of `(norm of the gradient − 1)²` over rows, times `weight`.
 pub fn length_penalty(tape: &mut Tape<'_>, gradient: Var, weight: f32) -> Var {
     let value = tape.value(gradient);
     let n_rows = value.n_samples as f32;
@@ -111,7 +112,7 @@ pub fn length_penalty(tape: &mut Tape<'_>, gradient: Var, weight: f32) -> Var {
     known(tape, gradient, sum * f64::from(weight / n_rows), slopes)
 }
 
-/// A parameter as every row of a matrix.
+/// A matrix whose rows all are a parameter.
 fn repeated(tape: &mut Tape<'_>, parameter: ParameterId, n_rows: usize) -> Var {
     let row = tape.parameters.get(parameter);
     let value = Value::plain(row.repeat(n_rows), row.len());
@@ -130,7 +131,7 @@ impl Operation for Repeated {
     }
 }
 
-/// `x · wᵀ`: the way back through a linear layer, as a way forward.
+/// `x · wᵀ`: the backward pass of a linear layer, as a forward operation.
 fn transposed(tape: &mut Tape<'_>, weight: ParameterId, x: Var) -> Var {
     let shape = tape.parameters.shape(weight);
     let (n_inputs, n_outputs) = (shape[0], shape[1]);
@@ -205,10 +206,10 @@ mod tests {
         let critic = Critic::new(&mut parameters, 4, &[8, 6], 0.0, &mut rng());
         assert_gradients(&parameters, |tape| {
             let x = tape.input(Value::plain(numbers(5 * 4), 4));
-            let (opinions, factors) = critic.forward(tape, x, &mut rng());
+            let (scores, factors) = critic.forward(tape, x, &mut rng());
             let gradient = critic.gradient(tape, &factors);
             let penalty = length_penalty(tape, gradient, 10.0);
-            let mean = weighted_sum(tape, opinions, vec![0.2; 5]);
+            let mean = weighted_sum(tape, scores, vec![0.2; 5]);
             super::super::ops::arithmetic::add(tape, mean, penalty)
         });
     }
@@ -219,7 +220,7 @@ mod tests {
         n_inputs: usize,
         penalty_weight: f32,
         x: Vec<f32>,
-        opinions: Vec<f32>,
+        scores: Vec<f32>,
         gradient: Vec<f32>,
         penalty: f32,
         weights: std::collections::BTreeMap<String, RecordedWeight>,
@@ -249,15 +250,15 @@ mod tests {
             assert!(found.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-4), "{found:?} {wanted:?}");
         };
         let mut tape = Tape::new(&parameters);
-        let n_rows = recorded.opinions.len();
+        let n_rows = recorded.scores.len();
         let x = tape.input(Value::plain(recorded.x, recorded.n_inputs));
-        let (opinions, factors) = critic.forward(&mut tape, x, &mut rng());
-        near(&tape.value(opinions).data, &recorded.opinions);
+        let (scores, factors) = critic.forward(&mut tape, x, &mut rng());
+        near(&tape.value(scores).data, &recorded.scores);
         let gradient = critic.gradient(&mut tape, &factors);
         near(&tape.value(gradient).data, &recorded.gradient);
         let penalty = length_penalty(&mut tape, gradient, recorded.penalty_weight);
         near(&tape.value(penalty).data, &[recorded.penalty]);
-        let mean = weighted_sum(&mut tape, opinions, vec![1.0 / n_rows as f32; n_rows]);
+        let mean = weighted_sum(&mut tape, scores, vec![1.0 / n_rows as f32; n_rows]);
         let loss = super::super::ops::arithmetic::add(&mut tape, mean, penalty);
         let mut slopes = vec![0.0; parameters.values().len()];
         tape.backward(loss, &mut slopes);

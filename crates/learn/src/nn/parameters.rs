@@ -1,5 +1,5 @@
-//! The numbers that are learnt: named matrices in one flat row of memory, so that optimisers, checkpoints
-//! and sums of gradients need not know what they are.
+//! The parameters of a network: named tensors in one flat array, so that optimisers, checkpoints and sums
+//! of gradients need not know their structure.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use crate::artifact::{Tensor, Tensors};
 
-/// Which parameter.
+/// A parameter tensor of a [`Parameters`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ParameterId(usize);
 
@@ -36,8 +36,8 @@ pub enum ParameterError {
 }
 
 impl Parameters {
-    /// A new parameter, evenly drawn between ±1/√`fan_in`: what PyTorch starts linear layers and
-    /// convolutions from.
+    /// Adds a parameter, drawn uniformly between ±1/√`fan_in`, as PyTorch initialises linear layers and
+    /// convolutions.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -67,7 +67,7 @@ impl Parameters {
         &self.known[id.0].shape
     }
 
-    /// Where a parameter lies among all values.
+    /// The range of a parameter within [`Self::values`].
     pub fn range(&self, id: ParameterId) -> Range<usize> {
         self.known[id.0].range.clone()
     }
@@ -80,14 +80,14 @@ impl Parameters {
         &mut self.values
     }
 
-    /// Every parameter: its name, its shape, its values.
+    /// The name, shape and values of every parameter.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &[usize], &[f32])> {
         self.known
             .iter()
             .map(|one| (one.name.as_str(), one.shape.as_slice(), &self.values[one.range.clone()]))
     }
 
-    /// Every parameter, under its name.
+    /// Every parameter, by name.
     pub fn to_tensors(&self) -> Tensors {
         let tensor = |(name, shape, values): (&str, &[usize], &[f32])| {
             (name.to_owned(), Tensor::new(shape.to_vec(), values.to_vec()))
@@ -95,7 +95,7 @@ impl Parameters {
         self.iter().map(tensor).collect()
     }
 
-    /// Takes the values of every parameter from elsewhere; all of them, or none.
+    /// Sets every parameter from a tensor of the same name and shape. Changes nothing if one does not fit.
     pub fn load(&mut self, tensors: &Tensors) -> Result<(), ParameterError> {
         let mut values = Vec::with_capacity(self.values.len());
         for one in &self.known {

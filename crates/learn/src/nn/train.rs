@@ -341,6 +341,26 @@ mod tests {
     }
 
     #[test]
+    fn training_runs_on_the_pool_of_its_caller() {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(2)
+            .thread_name(|at| format!("own-{at}"))
+            .build()
+            .unwrap();
+        let (objective, parameters) = line(|| {
+            let thread = std::thread::current();
+            assert!(thread.name().is_some_and(|name| name.starts_with("own-")), "{:?}", thread.name());
+        });
+        let mut state = TrainState::new(parameters, &settings());
+        let run = pool.install(|| {
+            state.train(&objective, &settings(), &Stop::default(), |_, _| {
+                Ok::<_, Stopped>(ControlFlow::Break(()))
+            })
+        });
+        assert_eq!((run, state.epoch), (Ok(()), 1));
+    }
+
+    #[test]
     fn settings_that_cannot_work_are_rejected() {
         let wrong = |change: fn(&mut TrainSettings)| {
             let mut settings = TrainSettings::default();

@@ -1,4 +1,4 @@
-//! Sums.
+//! Addition.
 
 use crate::nn::tape::{Back, Operation, Tape, Var, add as add_to};
 

@@ -1,5 +1,5 @@
-//! The residual block of the autoencoders: `relu(conv(x)) + x · w`, then half or twice as many steps.
-//! One operation, because most of the time would go into moving numbers between its parts.
+//! The residual block of the autoencoders: `relu(conv(x)) + x · w`, then half or twice as many steps. One
+//! fused operation, because separate ones would spend most of their time moving memory.
 
 use super::conv::Conv;
 use crate::nn::gemm::{Accumulate, View, multiply};
@@ -7,12 +7,12 @@ use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// What becomes of the number of steps.
+/// How the number of steps changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resize {
-    /// The larger of each two; the last of an odd number is dropped.
+    /// The maximum of each pair; the last of an odd number is dropped.
     Pool,
-    /// Each twice, up to this many; the last is repeated where that is not enough.
+    /// Each step twice, up to this many; the last is repeated if that is not enough.
     Repeat { n_steps: usize },
 }
 
@@ -28,7 +28,7 @@ impl Resize {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
     pub conv: Conv,
-    /// `[inputs × outputs]`, for what goes past the convolution.
+    /// The weights of the shortcut, `[inputs × outputs]`.
     pub past: ParameterId,
     pub past_bias: ParameterId,
     pub resize: Resize,
@@ -50,7 +50,7 @@ impl Block {
     }
 
     /// # Panics
-    /// If `x` has other channels, or not the padding of this width.
+    /// If `x` has other channels, or not the padding for this kernel.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let input = tape.value(x);
         let (n_steps, n_samples) = (self.conv.n_steps(input), input.n_samples);
@@ -61,7 +61,7 @@ impl Block {
         tape.push(out, BlockBack { block: *self, x, kept })
     }
 
-    /// Computes into `out`, whose rows between samples are zero and stay so.
+    /// Computes into `out`, whose padding is zero and stays so.
     pub(crate) fn compute(&self, parameters: &Parameters, input: &Value, kept: &mut Kept, out: &mut Value) {
         let Conv { n_inputs, n_outputs, .. } = self.conv;
         let (n_steps, n_samples) = (self.conv.n_steps(input), input.n_samples);
@@ -119,7 +119,7 @@ impl Block {
     }
 }
 
-/// What the way back needs of the way there.
+/// What the backward pass needs of the forward pass.
 #[derive(Debug)]
 pub(crate) struct Kept {
     convolved: Vec<f32>,
@@ -146,7 +146,7 @@ impl Operation for BlockBack {
         let (n_steps, n_samples, layout) = (block.conv.n_steps(input), input.n_samples, input.layout);
         let (pad, n_rows) = (block.conv.pad(), block.conv.n_rows(n_samples, n_steps));
         let out_layout = Layout::Padded { n_steps: block.resize.n_steps(n_steps), pad };
-        // The gradients of what was convolved, behind the rectifier, and of what went past.
+        // The gradients of the convolution, behind the rectifier, and of the shortcut.
         let length = layout.n_rows(n_samples) * n_outputs;
         let (mut of_convolved, mut of_passed) = (vec![0.0; length], vec![0.0; length]);
         let (mut of_bias, mut of_past_bias) = (vec![0.0; n_outputs], vec![0.0; n_outputs]);
@@ -207,9 +207,9 @@ impl Operation for BlockBack {
         );
         multiply([n_inputs, n_outputs, n_rows], past, n_outputs, Accumulate::Add, columns, rows);
         if back.is_wanted(self.x) {
-            let turned = block.conv.turned(back.parameters);
+            let reversed = block.conv.reversed(back.parameters);
             let mut of_x = vec![0.0; back.value(self.x).data.len()];
-            block.conv.input_gradient(n_rows, &of_convolved, &turned, &mut of_x);
+            block.conv.input_gradient(n_rows, &of_convolved, &reversed, &mut of_x);
             let past = View::transposed(back.parameters.get(block.past), n_outputs);
             multiply(
                 [n_rows, n_inputs, n_outputs],

@@ -1,5 +1,5 @@
-//! A convolution over steps, channels last, as long as what goes in: one product of matrices, because
-//! in the padded layout a window of steps is a row that overlaps the next.
+//! A convolution over steps, channels last, with as many steps as its input. It is one matrix product,
+//! because in the padded layout a window of steps is a row that overlaps the next.
 
 use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
@@ -34,12 +34,12 @@ impl Conv {
         self.width / 2
     }
 
-    /// Rows from the first step of the first sample to the last of the last, with what lies between.
+    /// Rows from the first step of the first sample to the last step of the last, padding included.
     pub(super) fn n_rows(&self, n_samples: usize, n_steps: usize) -> usize {
         n_samples * (n_steps + self.pad()) - self.pad()
     }
 
-    /// The convolution without its bias. Rows between samples get numbers that mean nothing.
+    /// The convolution without its bias. The padding between samples gets meaningless numbers.
     pub(super) fn compute(&self, parameters: &Parameters, n_rows: usize, x: &[f32], out: &mut [f32]) {
         let Self { width, n_inputs, n_outputs, .. } = *self;
         let weight = View::rows(parameters.get(self.weight), n_outputs);
@@ -48,7 +48,7 @@ impl Conv {
         multiply(shape, &mut out[from..], n_outputs, Accumulate::Overwrite, View::rows(x, n_inputs), weight);
     }
 
-    /// Adds the gradient of the weights. Rows of `gradient` between samples have to be zero.
+    /// Adds the gradient of the weights. The padding of `gradient` has to be zero.
     pub(super) fn add_weight_gradient(&self, n_rows: usize, x: &[f32], gradient: &[f32], weight: &mut [f32]) {
         let Self { width, n_inputs, n_outputs, .. } = *self;
         let shape = [width * n_inputs, n_outputs, n_rows];
@@ -56,8 +56,8 @@ impl Conv {
         multiply(shape, weight, n_outputs, Accumulate::Add, View::transposed(x, n_inputs), rows);
     }
 
-    /// The gradient of what went in: a convolution with the weights turned around.
-    pub(super) fn input_gradient(&self, n_rows: usize, gradient: &[f32], turned: &[f32], of_x: &mut [f32]) {
+    /// The gradient of the input: a convolution with the reversed weights.
+    pub(super) fn input_gradient(&self, n_rows: usize, gradient: &[f32], reversed: &[f32], of_x: &mut [f32]) {
         let Self { width, n_inputs, n_outputs, .. } = *self;
         let shape = [n_rows, n_inputs, width * n_outputs];
         let from = self.pad() * n_inputs;
@@ -68,28 +68,28 @@ impl Conv {
             n_inputs,
             Accumulate::Overwrite,
             rows,
-            View::rows(turned, n_inputs),
+            View::rows(reversed, n_inputs),
         );
     }
 
-    /// Weights for the way back: steps in the other order, inputs and outputs exchanged.
-    pub(super) fn turned(&self, parameters: &Parameters) -> Vec<f32> {
+    /// Weights for the backward pass: steps reversed, inputs and outputs exchanged.
+    pub(super) fn reversed(&self, parameters: &Parameters) -> Vec<f32> {
         let Self { width, n_inputs, n_outputs, .. } = *self;
         let weight = parameters.get(self.weight);
-        let mut turned = vec![0.0; weight.len()];
+        let mut reversed = vec![0.0; weight.len()];
         for step in 0..width {
             for input in 0..n_inputs {
                 let row = &weight[((width - 1 - step) * n_inputs + input) * n_outputs..][..n_outputs];
                 for (output, value) in row.iter().enumerate() {
-                    turned[(step * n_outputs + output) * n_inputs + input] = *value;
+                    reversed[(step * n_outputs + output) * n_inputs + input] = *value;
                 }
             }
         }
-        turned
+        reversed
     }
 
     /// # Panics
-    /// If `x` has other channels, or not the padding of this width.
+    /// If `x` has other channels, or not the padding for this kernel.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let input = tape.value(x);
         let n_steps = self.n_steps(input);
@@ -113,7 +113,7 @@ impl Conv {
             Layout::Padded { n_steps, pad } if pad == self.pad() && input.n_columns == self.n_inputs => {
                 n_steps
             }
-            _ => panic!("the convolution is for other inputs"),
+            _ => panic!("the convolution has another number of inputs or another padding"),
         }
     }
 }
@@ -129,7 +129,7 @@ impl Operation for ConvBack {
         let (layout, n_samples) = (back.value(self.x).layout, back.value(self.x).n_samples);
         let n_steps = conv.n_steps(back.value(self.x));
         let n_rows = conv.n_rows(n_samples, n_steps);
-        // Whoever uses the output may have left something between samples.
+        // The next operation may have written into the padding of the gradient.
         let mut clean = vec![0.0; gradient.len()];
         let size = n_steps * conv.n_outputs;
         for sample in 0..n_samples {
@@ -141,9 +141,9 @@ impl Operation for ConvBack {
         let (values, weight) = back.value_and_parameter(self.x, conv.weight);
         conv.add_weight_gradient(n_rows, &values.data, &clean, weight);
         if back.is_wanted(self.x) {
-            let turned = conv.turned(back.parameters);
+            let reversed = conv.reversed(back.parameters);
             let mut of_x = vec![0.0; back.value(self.x).data.len()];
-            conv.input_gradient(n_rows, &clean, &turned, &mut of_x);
+            conv.input_gradient(n_rows, &clean, &reversed, &mut of_x);
             back.give(self.x, of_x);
         }
     }

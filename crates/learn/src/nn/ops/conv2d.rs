@@ -1,5 +1,5 @@
-//! A convolution over pictures, channels last, with its bias and its rectifier: windows of a few lines are unfolded into
-//! rows, and a product of matrices does the rest.
+//! A 2-D convolution over pictures, channels last, with bias and rectifier. The windows of a few lines are
+//! unfolded into rows (im2col) and multiplied with the weights.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -7,12 +7,12 @@ use crate::nn::gemm::{Accumulate, View, multiply};
 use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
 
-/// What is done to every number that comes out.
+/// The activation of the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rectifier {
     None,
     Relu,
-    /// A rectifier that stops at six.
+    /// A rectifier with an upper bound of six.
     Relu6,
 }
 
@@ -25,7 +25,7 @@ impl Rectifier {
         }
     }
 
-    /// The gradient of what goes in, by what came out.
+    /// The gradient of the input, given the output.
     pub(super) fn back(self, gradient: &[f32], out: &[f32]) -> Vec<f32> {
         let pairs = gradient.iter().zip(out);
         match self {
@@ -38,17 +38,17 @@ impl Rectifier {
     }
 }
 
-/// What lies around a picture.
+/// The zeros around a picture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Border {
-    /// As many pixels on every side.
+    /// The same number of pixels on every side.
     Even(usize),
-    /// As many as it takes for the picture to become the stride's share of what it was; one more below and to the
-    /// right, if they are odd.
+    /// As many as it takes for the output side to be the input side divided by the stride, rounded up. If
+    /// the number is odd, there is one more below and on the right.
     Same,
 }
 
-/// Where windows lie: their width, the steps between them, and the border. The same in both directions.
+/// The kernel width, the stride and the border, which are the same in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     pub width: usize,
@@ -57,7 +57,7 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Windows along a side, and how far the first lies outside.
+    /// The number of windows along a side, and how many pixels the first starts outside.
     pub fn along(&self, side: usize) -> (usize, usize) {
         match self.border {
             Border::Even(pad) => ((side + 2 * pad).saturating_sub(self.width) / self.stride + 1, pad),
@@ -81,10 +81,10 @@ pub struct Conv2d {
     pub n_outputs: usize,
 }
 
-/// Numbers that are unfolded at once: as many as the nearest caches hold.
+/// Numbers that are unfolded at once: about as many as the L1 and L2 caches hold.
 const UNFOLDED: usize = 48 * 1024;
 
-/// The sides of what goes in and out of one picture.
+/// The sides of an input and an output picture.
 #[derive(Clone, Copy)]
 struct Sides {
     height: usize,
@@ -95,7 +95,7 @@ struct Sides {
     left: usize,
 }
 
-/// Pixels of a window before its picture, the first in it, and how many are.
+/// A window along a line: its pixels before the picture, its first pixel inside, and how many are inside.
 struct Along {
     before: usize,
     first: usize,
@@ -119,17 +119,17 @@ impl Conv2d {
     }
 
     fn sides(&self, layout: Layout) -> Sides {
-        let Layout::Image { height, width } = layout else { panic!("the convolution is for pictures") };
+        let Layout::Image { height, width } = layout else { panic!("the input is not a picture") };
         let ((out_height, top), (out_width, left)) = (self.windows.along(height), self.windows.along(width));
         Sides { height, width, out_height, out_width, top, left }
     }
 
-    /// Numbers in a window.
+    /// The size of a window.
     fn n_in_window(&self) -> usize {
         self.windows.width * self.windows.width * self.n_inputs
     }
 
-    /// Whether windows are pixels, so that nothing has to be unfolded.
+    /// Whether windows are single pixels, so that nothing has to be unfolded.
     fn is_pointwise(&self) -> bool {
         self.windows == Windows { width: 1, stride: 1, border: self.windows.border }
     }
@@ -139,7 +139,7 @@ impl Conv2d {
         (UNFOLDED / (sides.out_width * self.n_in_window())).clamp(1, sides.out_height)
     }
 
-    /// Where the window of a pixel lies along a line.
+    /// The window of an output pixel along a line.
     fn along(&self, sides: Sides, x: usize) -> Along {
         let size = self.windows.width;
         let from = (x * self.windows.stride) as isize - sides.left as isize;
@@ -148,7 +148,7 @@ impl Conv2d {
         Along { before, first, inside: (size - before).min(sides.width.saturating_sub(first)) }
     }
 
-    /// Windows of some lines, a row each.
+    /// The windows of some output lines, one per row.
     fn unfold(&self, sides: Sides, picture: &[f32], lines: std::ops::Range<usize>, rows: &mut Vec<f32>) {
         let (size, channels) = (self.windows.width, self.n_inputs);
         rows.clear();
@@ -170,7 +170,7 @@ impl Conv2d {
         }
     }
 
-    /// Adds rows of windows to the picture that they are from.
+    /// Adds windows back to the picture that they were unfolded from.
     fn fold(&self, sides: Sides, rows: &[f32], lines: std::ops::Range<usize>, picture: &mut [f32]) {
         let (size, channels) = (self.windows.width, self.n_inputs);
         let mut windows = rows.chunks_exact(size * channels);
@@ -190,9 +190,9 @@ impl Conv2d {
         }
     }
 
-    /// Pictures from pictures, without a tape.
+    /// The forward pass, without a tape.
     pub fn compute(&self, parameters: &Parameters, x: &Value) -> Value {
-        assert_eq!(x.n_columns, self.n_inputs, "the convolution is for other pictures");
+        assert_eq!(x.n_columns, self.n_inputs, "the convolution has another number of channels");
         let sides = self.sides(x.layout);
         let layout = Layout::Image { height: sides.out_height, width: sides.out_width };
         let mut out = Value::zeros(x.n_samples, self.n_outputs, layout);
@@ -238,7 +238,7 @@ impl Conv2d {
     }
 
     /// # Panics
-    /// If `x` is no picture with as many channels.
+    /// If `x` is not a picture with as many channels.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let value = self.compute(tape.parameters, tape.value(x));
         let out = tape.next();

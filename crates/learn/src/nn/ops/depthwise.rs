@@ -1,4 +1,4 @@
-//! A convolution of each channel by itself.
+//! A depthwise 2-D convolution: each channel has its own kernel.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -32,9 +32,9 @@ impl Depthwise {
         Self { weight, bias, windows, rectifier, n_channels }
     }
 
-    /// Visits every place of a window on a picture: the pixel that it is for, the pixel that it sees, its weight.
+    /// Visits every element of every window: its output pixel, its input pixel, and its kernel index.
     fn visit(&self, layout: Layout, mut visit: impl FnMut(usize, usize, usize)) -> (usize, usize) {
-        let Layout::Image { height, width } = layout else { panic!("the convolution is for pictures") };
+        let Layout::Image { height, width } = layout else { panic!("the input is not a picture") };
         let ((out_height, top), (out_width, left)) = (self.windows.along(height), self.windows.along(width));
         let size = self.windows.width;
         for y in 0..out_height {
@@ -57,13 +57,14 @@ impl Depthwise {
     }
 
     fn out_layout(&self, layout: Layout) -> Layout {
-        let Layout::Image { height, width } = layout else { panic!("the convolution is for pictures") };
+        let Layout::Image { height, width } = layout else { panic!("the input is not a picture") };
         Layout::Image { height: self.windows.along(height).0, width: self.windows.along(width).0 }
     }
 
+    /// The forward pass, without a tape.
     pub fn compute(&self, parameters: &Parameters, x: &Value) -> Value {
         let channels = self.n_channels;
-        assert_eq!(x.n_columns, channels, "the convolution is for other pictures");
+        assert_eq!(x.n_columns, channels, "the convolution has another number of channels");
         let layout = self.out_layout(x.layout);
         let mut out = Value::zeros(x.n_samples, channels, layout);
         let (weight, bias) = (parameters.get(self.weight), parameters.get(self.bias));
@@ -84,7 +85,7 @@ impl Depthwise {
     }
 
     /// # Panics
-    /// If `x` is no picture with as many channels.
+    /// If `x` is not a picture with as many channels.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> Var {
         let value = self.compute(tape.parameters, tape.value(x));
         let out = tape.next();

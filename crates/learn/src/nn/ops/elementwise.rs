@@ -1,12 +1,12 @@
-//! Element by element, and side by side.
+//! Element-wise products, concatenation of columns, and weighted sums.
 //!
-//! A rectifier, leaky or not, and dropout multiply every number by a factor that stays the same when the number moves a
-//! little: networks of them and of linear layers are piecewise linear, and factors are constants on the way back.
+//! A rectifier, leaky or not, and dropout multiply every number by a factor that does not change for small
+//! changes of the number, so in the backward pass the factors are constants.
 
 use super::loss::known;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 
-/// Numbers times factors, one each.
+/// Multiplies each number by its own factor.
 ///
 /// # Panics
 /// If there is not one factor for each number.
@@ -17,7 +17,7 @@ pub fn scaled(tape: &mut Tape<'_>, x: Var, factors: Vec<f32>) -> Var {
     tape.push(value, Scaled { x, factors })
 }
 
-/// The factors of a leaky rectifier: one above zero, `slope` below.
+/// The factors of a leaky rectifier: one above zero, `slope` elsewhere.
 pub fn leaky(values: &[f32], slope: f32) -> Vec<f32> {
     values.iter().map(|value| if *value > 0.0 { 1.0 } else { slope }).collect()
 }
@@ -34,13 +34,16 @@ impl Operation for Scaled {
     }
 }
 
-/// The columns of one value, then those of the other.
+/// The columns of one value, then those of the other: concatenation.
 ///
 /// # Panics
-/// If they do not have as many rows.
+/// If they have different numbers of rows.
 pub fn beside(tape: &mut Tape<'_>, one: Var, other: Var) -> Var {
     let (a, b) = (tape.value(one), tape.value(other));
-    assert!(a.n_samples == b.n_samples && a.layout == Layout::Plain, "the rows differ");
+    assert!(
+        a.n_samples == b.n_samples && a.layout == Layout::Plain,
+        "the values have different numbers of rows"
+    );
     let widths = [a.n_columns, b.n_columns];
     let mut data = Vec::with_capacity(a.data.len() + b.data.len());
     for (a, b) in a.data.chunks_exact(widths[0]).zip(b.data.chunks_exact(widths[1])) {
@@ -71,7 +74,7 @@ impl Operation for Beside {
     }
 }
 
-/// The sum of numbers times weights: a loss whose slopes are the weights.
+/// The sum of numbers times weights: a loss whose gradient is the weights.
 ///
 /// # Panics
 /// If there is not one weight for each number.

@@ -1,7 +1,8 @@
-//! One message pass on complete graphs: `m_i = Σ_j α_ij z_j`, where `α_ij` is a small network of both ends.
+//! One round of message passing on complete graphs: `m_i = Σ_j α_ij z_j`, where `α_ij` is computed by a
+//! small network from both nodes.
 //!
-//! `α_ij = w · relu(from_i + to_j) + b`: the first layer on the pair `(z_i, z_j)` is the sum of one layer on
-//! each end, so it is computed for every node once, and pairs are never written down.
+//! `α_ij = w · relu(from_i + to_j) + b`. The first layer of that network on the pair `(z_i, z_j)` is the
+//! sum of one layer on each node, so it is computed once per node, and pairs are never stored.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// The last layer of the network on pairs.
+/// The last layer of the network that computes `α`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Messages {
     pub weight: ParameterId,
@@ -31,13 +32,17 @@ impl Messages {
         Self { weight, bias, has_self }
     }
 
-    /// Messages to every row of `z`. `from` and `to` have a row a node too; a graph is a range of rows.
+    /// The message to every row of `z`. `from` and `to` also have one row per node; a graph is a range of
+    /// rows.
     ///
     /// # Panics
-    /// If the rows are not as many.
+    /// If their numbers of rows differ.
     pub fn forward(&self, tape: &mut Tape<'_>, z: Var, from: Var, to: Var, graphs: &[Range<usize>]) -> Var {
         let (nodes, ends, starts) = (tape.value(z), tape.value(from), tape.value(to));
-        assert!(nodes.n_samples == ends.n_samples && nodes.n_samples == starts.n_samples, "the rows differ");
+        assert!(
+            nodes.n_samples == ends.n_samples && nodes.n_samples == starts.n_samples,
+            "the values have different numbers of rows"
+        );
         let (weight, bias) = (tape.parameters.get(self.weight), tape.parameters.get(self.bias)[0]);
         let (n_hidden, size) = (weight.len(), nodes.n_columns);
         let mut out = Value::zeros(nodes.n_samples, size, Layout::Plain);

@@ -1,13 +1,13 @@
-//! What is to become small.
+//! Losses.
 
 use super::softmax::for_each_row;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 use crate::stats::softmax_into;
 
-/// What logarithms are taken of at least.
-const LEAST_SHARE: f32 = 1e-7;
+/// A lower bound of probabilities before their logarithm is taken.
+const MIN_PROBABILITY: f32 = 1e-7;
 
-/// The sum of squared differences from `target`, times `scale`; rows between samples do not count.
+/// The sum of squared differences from `target`, times `scale`; padding does not count.
 ///
 /// # Panics
 /// If the target has another shape.
@@ -19,21 +19,19 @@ pub fn squared_error(tape: &mut Tape<'_>, x: Var, target: Value, scale: f32) -> 
             && input.n_samples == target.n_samples,
         "the target has another shape"
     );
-    let mut off = target.data;
     let mut sum = 0.0f64;
-    let mut kept = vec![0.0; off.len()];
+    let mut kept = vec![0.0; target.data.len()];
     for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
         for index in at..at + input.n_columns {
-            let difference = input.data[index] - off[index];
+            let difference = input.data[index] - target.data[index];
             sum += f64::from(difference * difference);
             kept[index] = 2.0 * scale * difference;
         }
     });
-    off.clear();
     known(tape, x, sum * f64::from(scale), kept)
 }
 
-/// A loss whose slopes are known when it is computed.
+/// A loss whose gradient is known when it is computed.
 ///
 /// # Panics
 /// If there is not one slope for each number.
@@ -53,7 +51,7 @@ impl Operation for Known {
     }
 }
 
-/// How unlikely the right class of each row is, by a softmax over its columns, summed with a weight for each row.
+/// The cross entropy of each row's class under the softmax of its columns, summed with a weight per row.
 ///
 /// # Panics
 /// If there is not one class and one weight for each row.
@@ -69,19 +67,19 @@ pub fn class_entropy(tape: &mut Tape<'_>, logits: Var, classes: &[usize], weight
     let rows = input.data.chunks_exact(n_columns).zip(slopes.chunks_exact_mut(n_columns));
     for ((row, slopes), (class, weight)) in rows.zip(classes.iter().zip(weights)) {
         softmax_into(row, slopes);
-        sum -= f64::from(weight * slopes[*class].max(LEAST_SHARE).ln());
+        sum -= f64::from(weight * slopes[*class].max(MIN_PROBABILITY).ln());
         slopes[*class] -= 1.0;
         slopes.iter_mut().for_each(|slope| *slope *= weight);
     }
     known(tape, logits, sum, slopes)
 }
 
-/// The cross entropy of the first `n_shares` columns, which are shares of one, summed and times `scale`. Beside a
-/// squared error it has a slope also where a softmax is sure of the wrong column.
+/// The cross entropy of the first `n_probabilities` columns, which sum to one in each row, summed and times
+/// `scale`. Unlike a squared error, it has a steep gradient where a softmax is certain of a wrong column.
 ///
 /// # Panics
 /// If the target has another shape.
-pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usize, scale: f32) -> Var {
+pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_probabilities: usize, scale: f32) -> Var {
     let input = tape.value(x);
     assert!(
         input.layout == target.layout && input.data.len() == target.data.len(),
@@ -90,12 +88,12 @@ pub fn cross_entropy(tape: &mut Tape<'_>, x: Var, target: &Value, n_shares: usiz
     let mut sum = 0.0f64;
     let mut kept = vec![0.0; input.data.len()];
     for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
-        let row = at..at + n_shares;
-        let shares = input.data[row.clone()].iter().zip(&target.data[row.clone()]);
-        for (slope, (share, target)) in kept[row].iter_mut().zip(shares) {
-            let share = share.max(LEAST_SHARE);
-            sum -= f64::from(target * share.ln());
-            *slope = -scale * target / share;
+        let row = at..at + n_probabilities;
+        let pairs = input.data[row.clone()].iter().zip(&target.data[row.clone()]);
+        for (slope, (probability, target)) in kept[row].iter_mut().zip(pairs) {
+            let probability = probability.max(MIN_PROBABILITY);
+            sum -= f64::from(target * probability.ln());
+            *slope = -scale * target / probability;
         }
     });
     known(tape, x, sum * f64::from(scale), kept)
@@ -109,8 +107,8 @@ pub fn norm(tape: &mut Tape<'_>, x: Var, scale: f32) -> Var {
     known(tape, x, sum * f64::from(scale), slopes)
 }
 
-/// How far a normal distribution with these means and logarithms of variances is from the standard one
-/// (Kullback and Leibler), summed over all and times `scale`.
+/// The Kullback–Leibler divergence of normal distributions with these means and logarithms of variances from
+/// the standard normal distribution, summed and times `scale`.
 pub fn divergence(tape: &mut Tape<'_>, mean: Var, log_variance: Var, scale: f32) -> Var {
     let (means, logs) = (&tape.value(mean).data, &tape.value(log_variance).data);
     let term = |(mean, log): (&f32, &f32)| f64::from(mean * mean + log.exp() - 1.0 - log);

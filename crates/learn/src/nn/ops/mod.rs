@@ -1,4 +1,4 @@
-//! What a tape can compute. An operation is one file: what it computes, what it keeps, how it goes back.
+//! The operations of a tape. Each is one file: the forward pass, what it keeps, the backward pass.
 
 pub mod arithmetic;
 pub mod block;
@@ -47,7 +47,7 @@ mod tests {
         (0..count).map(|_| rng.random_range(-1.0..1.0)).collect()
     }
 
-    /// How far a value is from one in which every number is different.
+    /// The squared distance of a value from one whose numbers all differ.
     fn loss_of(tape: &mut Tape<'_>, x: Var) -> Var {
         let shape = tape.value(x);
         let mut target = Value::zeros(shape.n_samples, shape.n_columns, shape.layout);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_go_back_as_they_came() {
+    fn linear_layers_have_right_gradients() {
         let (mut parameters, mut rng) = (Parameters::default(), rng());
         let first = Linear::new(&mut parameters, "first", [3, 5], Activation::Relu, &mut rng);
         let second = Linear::new(&mut parameters, "second", [5, 2], Activation::None, &mut rng);
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn convolutions_go_back_through_each_other() {
+    fn convolutions_have_right_gradients() {
         for width in [1, 3, 5] {
             let (mut parameters, mut rng) = (Parameters::default(), rng());
             let first = Conv::new(&mut parameters, "first", width, [2, 3], &mut rng);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_go_back_through_pooling_and_repeating() {
+    fn blocks_have_right_gradients_through_pooling_and_repeating() {
         for (n_steps, up) in [(8, 8), (7, 6), (7, 7)] {
             let (mut parameters, mut rng) = (Parameters::default(), rng());
             let down = Block::new(&mut parameters, "down", 5, [2, 4], Resize::Pool, &mut rng);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_autoencoder_goes_back() {
+    fn a_whole_autoencoder_has_right_gradients() {
         let (mut parameters, mut rng) = (Parameters::default(), rng());
         let down = Block::new(&mut parameters, "down", 3, [3, 4], Resize::Pool, &mut rng);
         let encode = Linear::new(&mut parameters, "encode", [12, 5], Activation::None, &mut rng);
@@ -113,15 +113,15 @@ mod tests {
             let wide = decode.forward(tape, z);
             let steps = unflatten(tape, wide, 4, 7, 1);
             let out = last.forward(tape, steps);
-            let shares = softmax_and_sigmoid(tape, out, 4);
+            let rates = softmax_and_sigmoid(tape, out, 4);
             let target = Value::padded(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6].repeat(14), 7, 6, 1);
-            let (off, unlikely) = (loss_of(tape, shares), cross_entropy(tape, shares, &target, 4, 0.2));
+            let (off, unlikely) = (loss_of(tape, rates), cross_entropy(tape, rates, &target, 4, 0.2));
             add(tape, off, unlikely)
         });
     }
 
     #[test]
-    fn messages_go_back_and_stay_inside_their_graph() {
+    fn messages_have_right_gradients_and_stay_inside_their_graph() {
         for has_self in [true, false] {
             let (mut parameters, mut rng) = (Parameters::default(), rng());
             let encode = Linear::new(&mut parameters, "encode", [2, 3], Activation::None, &mut rng);
@@ -147,13 +147,13 @@ mod tests {
             let mut changed = numbers(12);
             changed[1] += 1.0;
             let (before, after) = (rows_of(numbers(12)), rows_of(changed));
-            assert!(before[..9].iter().zip(&after).all(|(a, b)| a != b), "all of its graph hears of it");
-            assert_eq!(before[9..], after[9..], "and nobody else");
+            assert!(before[..9].iter().zip(&after).all(|(a, b)| a != b), "every node of the graph changes");
+            assert_eq!(before[9..], after[9..], "and no other node");
         }
     }
 
     #[test]
-    fn normalised_batches_go_back_beside_what_they_came_from() {
+    fn batch_normalisation_has_right_gradients() {
         let (mut parameters, mut rng) = (Parameters::default(), rng());
         let layer = Linear::new(&mut parameters, "layer", [3, 4], Activation::None, &mut rng);
         let norm = BatchNorm::new(&mut parameters, "norm", 4, &mut rng);
@@ -171,14 +171,17 @@ mod tests {
         let sums = layer.forward(&mut tape, x);
         let (normal, moments) = norm.forward(&mut tape, sums);
         let (expected, mut rows) = (tape.value(normal).data.clone(), tape.value(sums).data.clone());
-        let mut usual = parameters.clone();
-        (0..200).for_each(|_| norm.remember(&mut usual, &moments, 1_000_000));
-        norm.apply(&usual, &mut rows);
-        assert!(rows.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-3), "what is usual is that batch");
+        let mut trained = parameters.clone();
+        (0..200).for_each(|_| norm.remember(&mut trained, &moments, 1_000_000));
+        norm.apply(&trained, &mut rows);
+        assert!(
+            rows.iter().zip(&expected).all(|(a, b)| (a - b).abs() < 1e-3),
+            "the running moments are those of the batch"
+        );
     }
 
     #[test]
-    fn a_draw_goes_back_to_its_mean_and_variance() {
+    fn a_sample_has_right_gradients_by_mean_and_variance() {
         let (mut parameters, mut rng) = (Parameters::default(), rng());
         let mean = Linear::new(&mut parameters, "mean", [3, 2], Activation::None, &mut rng);
         let variance = Linear::new(&mut parameters, "variance", [3, 2], Activation::None, &mut rng);
@@ -193,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_go_back_through_windows_of_every_sort() {
+    fn convolutions_of_pictures_have_right_gradients() {
         let windows = |width, stride, border| Windows { width, stride, border };
         let cases = [
             (windows(3, 1, Border::Even(1)), 7),
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn pooled_pictures_go_back_to_a_class() {
+    fn pooled_pictures_have_right_gradients() {
         let (mut parameters, mut rng) = (Parameters::default(), rng());
         let windows = Windows { width: 3, stride: 1, border: Border::Even(1) };
         let conv = Conv2d::new(&mut parameters, "conv", windows, [1, 3], Rectifier::Relu6, &mut rng);

@@ -1,4 +1,5 @@
-//! Batch normalisation: every column of a batch with a mean of zero and a variance of one, then scaled and moved.
+//! Batch normalisation (Ioffe and Szegedy, 2015): every column of a batch is scaled to mean zero and
+//! variance one, then multiplied and shifted by parameters.
 
 use rand_xoshiro::Xoshiro256PlusPlus;
 
@@ -6,14 +7,14 @@ use crate::nn::parameters::{ParameterId, Parameters};
 use crate::nn::tape::{Back, Operation, Tape, Value, Var};
 
 const EPSILON: f32 = 1e-5;
-/// How much of what is usual comes from the last batch.
+/// The weight of the last batch in the running moments.
 const MOMENTUM: f32 = 0.1;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BatchNorm {
     scale: ParameterId,
     offset: ParameterId,
-    /// What is usual: no gradient reaches these.
+    /// The running moments, which have no gradient.
     mean: ParameterId,
     variance: ParameterId,
 }
@@ -40,7 +41,7 @@ impl BatchNorm {
         }
     }
 
-    /// By the moments of the batch itself, which are returned.
+    /// Normalises by the moments of the batch itself, which are returned.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var) -> (Var, Moments) {
         let input = tape.value(x);
         let (n_rows, size) = (input.n_samples, input.n_columns);
@@ -69,7 +70,7 @@ impl BatchNorm {
         (tape.push(value, NormBack { layer: *self, x, normal, widths }), moments)
     }
 
-    /// By what is usual, in place; for looking, not for learning.
+    /// Normalises by the running moments, in place: for inference.
     pub fn apply(&self, parameters: &Parameters, rows: &mut [f32]) {
         let [scale, offset, mean, variance] =
             [self.scale, self.offset, self.mean, self.variance].map(|id| parameters.get(id));
@@ -86,11 +87,13 @@ impl BatchNorm {
         }
     }
 
-    /// Takes the moments of a batch of so many rows into what is usual.
+    /// Updates the running moments with those of a batch of `n_rows` rows.
     pub fn remember(&self, parameters: &mut Parameters, moments: &Moments, n_rows: usize) {
         let unbiased = n_rows as f32 / (n_rows.max(2) as f32 - 1.0);
-        let take = |usual: &mut [f32], new: &[f32], factor: f32| {
-            usual.iter_mut().zip(new).for_each(|(usual, new)| *usual += MOMENTUM * (factor * new - *usual));
+        let take = |running: &mut [f32], new: &[f32], factor: f32| {
+            for (running, new) in running.iter_mut().zip(new) {
+                *running += MOMENTUM * (factor * new - *running);
+            }
         };
         take(parameters.get_mut(self.mean), &moments.means, 1.0);
         take(parameters.get_mut(self.variance), &moments.variances, unbiased);

@@ -1,15 +1,15 @@
-//! Pictures made smaller: the most of each window, or the mean of all; and pictures as rows.
+//! Pooling of pictures by maximum or mean, and pictures as rows.
 
 use super::conv2d::Windows;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var};
 
 fn sides(layout: Layout) -> (usize, usize) {
-    let Layout::Image { height, width } = layout else { panic!("there is no picture to pool") };
+    let Layout::Image { height, width } = layout else { panic!("the input is not a picture") };
     (height, width)
 }
 
-/// The most of every window, and where it was.
-fn most(windows: Windows, x: &Value) -> (Value, Vec<u32>) {
+/// The maximum of every window, and its index.
+fn maxima(windows: Windows, x: &Value) -> (Value, Vec<u32>) {
     let (height, width) = sides(x.layout);
     let channels = x.n_columns;
     let ((out_height, top), (out_width, left)) = (windows.along(height), windows.along(width));
@@ -44,14 +44,15 @@ fn most(windows: Windows, x: &Value) -> (Value, Vec<u32>) {
     (out, places)
 }
 
+/// Max pooling, without a tape.
 pub fn compute_max(windows: Windows, x: &Value) -> Value {
-    most(windows, x).0
+    maxima(windows, x).0
 }
 
 /// # Panics
-/// If `x` is no picture.
+/// If `x` is not a picture.
 pub fn max_pool(tape: &mut Tape<'_>, windows: Windows, x: Var) -> Var {
-    let (value, places) = most(windows, tape.value(x));
+    let (value, places) = maxima(windows, tape.value(x));
     tape.push(value, MaxPool { x, places })
 }
 
@@ -67,7 +68,7 @@ impl Operation for MaxPool {
     }
 }
 
-/// The mean of every channel over a picture, a row a picture.
+/// The mean of every channel over a picture: one row per picture.
 pub fn compute_mean(x: &Value) -> Value {
     let (height, width) = sides(x.layout);
     let (size, channels) = (height * width, x.n_columns);
@@ -81,7 +82,7 @@ pub fn compute_mean(x: &Value) -> Value {
 }
 
 /// # Panics
-/// If `x` is no picture.
+/// If `x` is not a picture.
 pub fn mean_pool(tape: &mut Tape<'_>, x: Var) -> Var {
     let value = compute_mean(tape.value(x));
     tape.push(value, MeanPool { x })

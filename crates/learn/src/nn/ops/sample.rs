@@ -1,12 +1,13 @@
-//! A draw from a normal distribution that can be differentiated: `mean + exp(log_variance / 2) · noise`.
+//! A differentiable sample of a normal distribution (the reparameterisation trick):
+//! `mean + exp(log_variance / 2) · noise`.
 
 use crate::nn::tape::{Back, Operation, Tape, Value, Var};
 
 /// # Panics
-/// If there is not one number of noise for each mean.
+/// If there is not one noise value for each mean.
 pub fn sample(tape: &mut Tape<'_>, mean: Var, log_variance: Var, noise: Vec<f32>) -> Var {
     let (means, logs) = (tape.value(mean), tape.value(log_variance));
-    assert_eq!(means.data.len(), noise.len(), "there is not one number of noise for each mean");
+    assert_eq!(means.data.len(), noise.len(), "there is not one noise value for each mean");
     let drawn = means.data.iter().zip(&logs.data).zip(&noise);
     let data = drawn.map(|((mean, log), noise)| mean + (0.5 * log).exp() * noise).collect();
     let value = Value { data, ..means.clone() };

@@ -1,4 +1,4 @@
-//! From steps to one row a sample, and back.
+//! From steps to one row per sample, and back.
 
 use super::block::Resize;
 use crate::nn::tape::{Back, Layout, Operation, Tape, Value, Var, add};
@@ -35,8 +35,8 @@ impl Operation for Flatten {
     }
 }
 
-/// A row a sample as steps of `n_columns`, each repeated up to `n_steps` as [`Resize::Repeat`] does, with
-/// room for a convolution of padding `pad`.
+/// One row per sample as steps of `n_columns`, each repeated up to `n_steps` as [`Resize::Repeat`] does, in
+/// the padded layout.
 pub fn unflatten(tape: &mut Tape<'_>, x: Var, n_columns: usize, n_steps: usize, pad: usize) -> Var {
     let input = tape.value(x);
     let n_before = input.n_columns / n_columns;
