@@ -3,6 +3,9 @@
 
 #![allow(clippy::print_stdout, reason = "the result is what it prints")]
 
+#[path = "../../crates/cli/src/memory.rs"]
+mod memory;
+
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Instant;
@@ -20,7 +23,7 @@ const START: i64 = 1_767_225_600;
 const WINDOW: usize = 100;
 
 fn main() -> anyhow::Result<()> {
-    archive::reuse_memory();
+    memory::reuse_memory();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match arguments[..] {

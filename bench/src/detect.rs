@@ -4,6 +4,9 @@
 
 #![allow(clippy::print_stdout, reason = "the result is what it prints")]
 
+#[path = "../../crates/cli/src/memory.rs"]
+mod memory;
+
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -133,7 +136,7 @@ fn sgemm(seconds: f64) -> f64 {
 }
 
 fn main() -> anyhow::Result<()> {
-    archive::reuse_memory();
+    memory::reuse_memory();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [what, file, n_columns] = &arguments[..]
         && what == "umap"

@@ -1,5 +1,8 @@
 //! How fast charts are drawn and runs are judged: `bench-workflows <runs> <model>`; JSON on stdout.
 
+#[path = "../../crates/cli/src/memory.rs"]
+mod memory;
+
 use std::path::Path;
 use std::time::Instant;
 
@@ -15,7 +18,7 @@ const ROUNDS: usize = 5;
 const SIDE: usize = 224;
 
 fn main() -> anyhow::Result<()> {
-    archive::reuse_memory();
+    memory::reuse_memory();
     let mut arguments = std::env::args().skip(1);
     let (runs, model) = arguments.next().zip(arguments.next()).context("bench-workflows <runs> <model>")?;
     let begun = Instant::now();

@@ -4,15 +4,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use workload::derive::CORRECTION_SECONDS;
-use workload::{Cpu, Measure, Millis, Mode, ModeSet, Owner, Source, ThreadReading, Ticks, Timestamp};
+use workload::derive::is_correction;
+use workload::{Cpu, Measure, Millis, Mode, ModeSet, Owner, Source, ThreadReading, Ticks, Timestamp, metric};
 
 use crate::exposition::{Family, Kind, Sink};
 use crate::kernel::{Buffer, lines};
-
-/// The name that other crates look for in a Prometheus.
-pub const CPU_SECONDS: &str = "tracewise_cpu_seconds_total";
-pub const CPU_OWNER: &str = "tracewise_cpu_owner_info";
 
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
@@ -92,12 +88,12 @@ pub struct Monotone {
 impl Monotone {
     /// Keeps counters from shrinking by a correction; more than that is a counter that did begin anew.
     pub fn hold(&mut self, threads: &mut [ThreadReading]) {
-        let small = CORRECTION_SECONDS * u64::from(ticks_per_second());
+        let ticks_per_second = ticks_per_second();
         for thread in threads {
             let last = self.last.entry(thread.cpu).or_insert(thread.ticks);
             for mode in Mode::ALL {
                 let (before, now) = (last[mode], thread.ticks[mode]);
-                let is_taken_back = now < before && before - now <= small;
+                let is_taken_back = now < before && is_correction(before - now, ticks_per_second);
                 thread.ticks[mode] = if is_taken_back { before } else { now };
             }
             *last = thread.ticks;
@@ -115,7 +111,7 @@ pub fn expose(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) 
 pub fn expose_seconds(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) {
     let ticks_per_second = f64::from(ticks_per_second());
     sink.family(Family {
-        name: CPU_SECONDS,
+        name: metric::CPU_SECONDS,
         kind: Kind::Counter,
         help: "Seconds each hardware thread spent in each mode, as the kernel counts them.",
     });
@@ -131,7 +127,7 @@ pub fn expose_seconds(threads: &[ThreadReading], time: Timestamp, sink: &mut imp
 
 pub fn expose_owners(threads: &[ThreadReading], time: Option<Timestamp>, sink: &mut impl Sink) {
     sink.family(Family {
-        name: CPU_OWNER,
+        name: metric::CPU_OWNER,
         kind: Kind::Info,
         help: "Who each hardware thread works for: one job, several (shared), nobody, or unknown because \
                jobs run without a cpuset.",
@@ -165,7 +161,7 @@ mod tests {
             monotone.hold(&mut threads);
             threads[0].ticks[Mode::Idle]
         };
-        assert_eq!([1_000, 999, 1_001, 5].map(&mut shown), [1_000, 1_000, 1_001, 5]);
+        assert_eq!([1_000, 999, 1_001, 702, 701, 5].map(&mut shown), [1_000, 1_000, 1_001, 1_001, 701, 5]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub enum Error {
     Busy { path: PathBuf },
     #[error("{path}: {source}")]
     Io { path: PathBuf, source: io::Error },
-    #[error("{path}: {}", in_words(cause))]
+    #[error("{path}: {}", store_message(cause))]
     Store { path: String, cause: object_store::Error },
     #[error("{file}{}: {reason}", row.map(|row| format!(", row {row}")).unwrap_or_default())]
     Csv { file: String, row: Option<u64>, reason: String },
@@ -43,6 +43,8 @@ pub enum Error {
     NodeName { name: String },
     #[error("{address} cannot take these labels: {reason}")]
     Labels { address: String, reason: String },
+    #[error("the runtime of the archive's network calls has ended")]
+    RuntimeEnded,
     #[error("{0}")]
     Stopped(#[from] workload::Stopped),
     #[error("nothing to read: {what}")]
@@ -76,15 +78,10 @@ impl Error {
     }
 }
 
-/// What a store says, without the layers around it: the message of an S3 service if there is one,
-/// else the last cause.
-fn in_words(error: &dyn std::error::Error) -> String {
-    let mut cause = error;
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    let text = cause.to_string();
+/// The root cause of a store's error on one line: the message of an S3 service if there is one.
+fn store_message(error: &object_store::Error) -> String {
+    let text = net::root_cause(error).to_string();
     let message = text.split_once("<Message>").and_then(|(_, rest)| rest.split_once("</Message>"));
-    let words = message.map_or(text.as_str(), |(message, _)| message);
-    words.split_whitespace().collect::<Vec<_>>().join(" ")
+    let message = message.map_or(text.as_str(), |(message, _)| message);
+    message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -15,7 +15,7 @@ use crate::Archive;
 use crate::error::{Error, Result};
 use crate::layout::next_id;
 use crate::loader::Loader;
-use crate::spool::StagedSet;
+use crate::spool::{Spool, StagedSet};
 use crate::store::Store;
 
 /// Each is a folder, and the name of the list in its files.
@@ -34,18 +34,22 @@ impl Archive {
         read_all(&self.store, INJECTIONS)
     }
 
-    /// Adds labels, all of them or none.
+    /// Adds labels, all of them or none. Refused are a job that has a label, a campaign in two sets, and
+    /// sets that overlap in time.
     pub fn add_labels(&self, labels: &[Label]) -> Result<()> {
         let set = self.spool.stage()?;
-        stage_labels(&self.store, &set, labels)?;
-        set.commit(&self.store)
+        commit_with_labels(&self.store, &self.spool, set, labels)
     }
 }
 
 impl Loader {
-    /// Adds labels that become visible together with the readings.
+    /// Adds labels that become visible together with the readings, in [`Loader::finish`]. Those that the
+    /// archive would refuse now are refused; `finish` checks them again.
     pub fn add_labels(&mut self, labels: &[Label]) -> Result<()> {
-        stage_labels(&self.store, &self.set, labels)
+        let known = read_labels(&self.store)?;
+        check_added(&self.store, known, self.labels.iter().chain(labels))?;
+        self.labels.extend_from_slice(labels);
+        Ok(())
     }
 
     /// Adds what was put into the readings, visible together with them.
@@ -54,10 +58,27 @@ impl Loader {
     }
 }
 
-fn stage_labels(store: &Store, set: &StagedSet, labels: &[Label]) -> Result<()> {
-    let all: Vec<Label> = read_labels(store)?.into_iter().chain(labels.iter().cloned()).collect();
-    check(&all).map_err(|reason| Error::Labels { address: store.address().to_owned(), reason })?;
-    stage(set, LABELS, labels)
+/// Commits a set with labels: reading the known labels, checking, staging and publishing are one
+/// critical section.
+pub fn commit_with_labels(store: &Store, spool: &Spool, set: StagedSet, labels: &[Label]) -> Result<()> {
+    if labels.is_empty() {
+        return set.commit(store);
+    }
+    let _lock = spool.lock_labels(store.stop())?;
+    // A writer that crashed may have committed labels that are not visible yet.
+    spool.recover(store)?;
+    check_added(store, read_labels(store)?, labels)?;
+    stage(&set, LABELS, labels)?;
+    set.commit(store)
+}
+
+fn check_added<'a>(
+    store: &Store,
+    mut known: Vec<Label>,
+    added: impl IntoIterator<Item = &'a Label>,
+) -> Result<()> {
+    known.extend(added.into_iter().cloned());
+    check(&known).map_err(|reason| Error::Labels { address: store.address().to_owned(), reason })
 }
 
 fn stage(set: &StagedSet, folder: &str, known: &[impl Serialize]) -> Result<()> {

@@ -3,6 +3,15 @@
 //! An [`Archive`] is a folder or a bucket of Parquet files that hold what the kernel counted;
 //! rates are derived while reading. Readings come in live through a [`Writer`], or in bulk
 //! through a [`Loader`] from CSV files and Prometheus, and go out through a [`Snapshot`].
+//!
+//! # Blocking
+//!
+//! Every call that touches the archive blocks its thread: all of [`Archive`] except `address` and
+//! `with_stop`; [`Writer`], [`Loader`] and [`Replay`]; the methods of [`Snapshot`] that return a
+//! `Result`; and everything in [`source`]. In async code, run them through `spawn_blocking`. A call
+//! straight from an async task blocks that task's thread, and does not panic.
+//!
+//! Calls on an archive made by [`Archive::with_stop`] end within a second of the request to stop.
 
 mod catalog;
 mod columns;
@@ -14,10 +23,10 @@ mod journal;
 mod labels;
 mod layout;
 mod loader;
-mod memory;
-mod net;
+mod peer;
 mod replay;
 mod rows;
+mod runtime;
 mod snapshot;
 mod spool;
 mod stage;
@@ -31,6 +40,7 @@ pub mod source;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
+use tokio::runtime::Handle;
 use workload::{Source, Stop};
 
 pub use catalog::{Catalog, JobSummary, NodeSummary};
@@ -38,7 +48,6 @@ pub use compact::{CompactReport, Retention};
 pub use error::{Error, Result};
 pub use layout::Table;
 pub use loader::{LoadReport, Loader};
-pub use memory::reuse_memory;
 pub use replay::Replay;
 pub use snapshot::{Selection, Snapshot};
 pub use store::S3Settings;
@@ -50,9 +59,12 @@ use spool::Spool;
 use store::Store;
 
 /// How archives are reached.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 pub struct Settings {
     pub s3: S3Settings,
+    /// A multi-thread runtime to make network calls on. Without one, each archive that is opened has
+    /// two threads of its own for them.
+    pub runtime: Option<Handle>,
     /// Where writes to a bucket are prepared; local archives have a place of their own.
     pub spool: Option<PathBuf>,
 }
@@ -101,7 +113,7 @@ impl Archive {
     }
 
     fn at(address: &str, settings: &Settings) -> Result<Self> {
-        let store = Store::open(address, &settings.s3)?;
+        let store = Store::open(address, &settings.s3, settings.runtime.as_ref())?;
         let spool = Spool::of(&store, settings.spool.as_deref())?;
         Ok(Self { store, spool })
     }
@@ -136,7 +148,7 @@ impl Archive {
 
     /// The way in for a whole file or a stretch of Prometheus: all of it becomes visible, or nothing.
     pub fn loader(&self, source: Source) -> Result<Loader> {
-        Loader::new(self.store.clone(), &self.spool, source)
+        Loader::new(self.store.clone(), self.spool.clone(), source)
     }
 
     /// What the archive holds now of a selection.

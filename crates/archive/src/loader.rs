@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use workload::{Millis, NodeName, NodeReading, Source, ThreadReading, Timestamp};
+use workload::{Label, Millis, NodeName, NodeReading, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::journal::{Journal, SegmentIndex};
+use crate::labels::commit_with_labels;
 use crate::layout::{Table, check_node};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_segment;
@@ -31,7 +32,9 @@ pub struct LoadReport {
 /// Collects the readings of one import, in a journal of its own.
 pub struct Loader {
     pub(crate) store: Store,
+    spool: Spool,
     pub(crate) set: StagedSet,
+    pub(crate) labels: Vec<Label>,
     journal: Journal,
     source: Source,
     periods: BTreeMap<NodeName, Millis>,
@@ -42,11 +45,21 @@ pub struct Loader {
 }
 
 impl Loader {
-    pub(crate) fn new(store: Store, spool: &Spool, source: Source) -> Result<Self> {
+    pub(crate) fn new(store: Store, spool: Spool, source: Source) -> Result<Self> {
         let set = spool.stage()?;
         let journal = Journal::new(set.folder().to_owned())?;
-        let (periods, report) = (BTreeMap::new(), LoadReport::default());
-        Ok(Self { store, set, journal, source, periods, gathered: None, n_pushed: 0, report })
+        Ok(Self {
+            store,
+            spool,
+            set,
+            labels: Vec::new(),
+            journal,
+            source,
+            periods: BTreeMap::new(),
+            gathered: None,
+            n_pushed: 0,
+            report: LoadReport::default(),
+        })
     }
 
     /// How often a node was read, if not as often as the source in general.
@@ -115,7 +128,7 @@ impl Loader {
         }
         report.repeated = self.n_pushed.saturating_sub(report.readings);
         self.store.check_stop()?;
-        self.set.commit(&self.store)?;
+        commit_with_labels(&self.store, &self.spool, self.set, &self.labels)?;
         Ok(report)
     }
 }

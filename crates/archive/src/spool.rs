@@ -8,14 +8,18 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use workload::Stop;
 
 use crate::error::{Error, Result};
 use crate::layout::{SPOOL, next_id};
 use crate::store::{Store, create_folders, sync_folder};
 
 const COMMIT: &str = "commit.json";
+/// How often a lock that another holds is tried again.
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone)]
 pub struct Spool {
@@ -53,6 +57,22 @@ impl Spool {
         fs::create_dir(&folder).map_err(Error::io(&folder))?;
         sync_folder(&staged)?;
         Ok(StagedSet { folder, lock_path, _lock: lock, files: Mutex::default(), is_final: false })
+    }
+
+    /// Waits until nobody else writes labels here, and keeps others from it until it is dropped. Processes
+    /// with another spool, which only an archive in a bucket can have, are not kept from it.
+    pub fn lock_labels(&self, stop: &Stop) -> Result<File> {
+        create_folders(&self.root)?;
+        let path = self.root.join("labels.lock");
+        let file = File::create(&path).map_err(Error::io(&path))?;
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(TryLockError::WouldBlock) => drop(stop.wait(LOCK_INTERVAL)),
+                Err(TryLockError::Error(error)) => return Err(Error::io(&path)(error)),
+            }
+            stop.check()?;
+        }
     }
 
     /// Finishes what processes that are gone had committed, and clears away what they had not.

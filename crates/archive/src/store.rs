@@ -13,14 +13,14 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path as ObjectPath;
 use object_store::prefix::PrefixStore;
-use object_store::{ObjectStore, ObjectStoreExt, RetryConfig};
+use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::{Deserialize, Serialize};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 use workload::{Stop, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::net;
+use crate::runtime::Runtime;
 
 /// How buckets are reached. Keys come from the usual `AWS_*` environment variables.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,7 +40,7 @@ pub struct Object {
     pub modified: Timestamp,
 }
 
-/// Reads, lists, publishes and deletes what lies below an archive's root. Calls wait.
+/// Reads, lists, publishes and deletes what lies below an archive's root. Calls block.
 #[derive(Clone)]
 pub struct Store {
     address: String,
@@ -48,7 +48,7 @@ pub struct Store {
     endpoint: String,
     folder: Option<PathBuf>,
     objects: Arc<dyn ObjectStore>,
-    runtime: Arc<Runtime>,
+    runtime: Runtime,
     /// Ends calls, except those that make something visible.
     stop: Stop,
 }
@@ -61,9 +61,9 @@ impl std::fmt::Debug for Store {
 
 impl Store {
     /// `address` is a folder or `s3://bucket/prefix`. Nothing is created.
-    pub fn open(address: &str, s3: &S3Settings) -> Result<Self> {
+    pub fn open(address: &str, s3: &S3Settings, runtime: Option<&Handle>) -> Result<Self> {
         let refused = |reason: String| Error::Address { address: address.to_owned(), reason };
-        let runtime = net::runtime().map_err(|error| refused(error.to_string()))?;
+        let runtime = Runtime::new(runtime).map_err(|error| refused(error.to_string()))?;
         let (folder, objects): (_, Arc<dyn ObjectStore>) = match address.split_once("://") {
             Some(("s3", rest)) => {
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
@@ -126,8 +126,10 @@ impl Store {
 
     /// Everything below `folder`, sorted by path.
     pub fn list(&self, folder: &str) -> Result<Vec<Object>> {
-        let listing = self.objects.list(Some(&self.object_path(folder)?));
-        let found = self.wait(folder, listing.try_collect::<Vec<_>>())?;
+        let prefix = self.object_path(folder)?;
+        let list =
+            |objects: Arc<dyn ObjectStore>| async move { objects.list(Some(&prefix)).try_collect().await };
+        let found: Vec<ObjectMeta> = self.wait(folder, list)?;
         let mut found: Vec<Object> = found
             .into_iter()
             .map(|meta| Object {
@@ -143,7 +145,8 @@ impl Store {
     /// The names of the folders directly below `folder`, sorted.
     pub fn subfolders(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.object_path(folder)?;
-        let listing = self.wait(folder, self.objects.list_with_delimiter(Some(&path)))?;
+        let listing =
+            self.wait(folder, |objects| async move { objects.list_with_delimiter(Some(&path)).await })?;
         let last_part = |path: &ObjectPath| Some(path.parts().next_back()?.as_ref().to_owned());
         let mut names: Vec<String> = listing.common_prefixes.iter().filter_map(last_part).collect();
         names.sort();
@@ -153,7 +156,7 @@ impl Store {
     /// A whole object, if it is there.
     pub fn read(&self, path: &str) -> Result<Option<Bytes>> {
         let location = self.object_path(path)?;
-        match self.wait(path, async { self.objects.get(&location).await?.bytes().await }) {
+        match self.wait(path, |objects| async move { objects.get(&location).await?.bytes().await }) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
@@ -162,7 +165,7 @@ impl Store {
 
     pub fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
         let location = self.object_path(path)?;
-        self.wait(path, self.objects.get_range(&location, range))
+        self.wait(path, |objects| async move { objects.get_range(&location, range).await })
     }
 
     /// Makes a prepared file, which is on stable storage already, visible at `path`: whole and
@@ -172,8 +175,8 @@ impl Store {
             let bytes = fs::read(prepared).map_err(Error::io(prepared))?;
             let location = self.object_path(path)?;
             // What is to become visible is not stopped half-way.
-            let put = self.runtime.block_on(self.objects.put(&location, bytes.into()));
-            put.map_err(|cause| self.failed(path, cause))?;
+            let to_the_end = self.with_stop(&Stop::default());
+            to_the_end.wait(path, |objects| async move { objects.put(&location, bytes.into()).await })?;
             return fs::remove_file(prepared).map_err(Error::io(prepared));
         };
         let target = root.join(path);
@@ -186,7 +189,7 @@ impl Store {
     /// Removes an object; one that is gone already is no error.
     pub fn delete(&self, path: &str) -> Result<()> {
         let location = self.object_path(path)?;
-        match self.wait(path, self.objects.delete(&location)) {
+        match self.wait(path, |objects| async move { objects.delete(&location).await }) {
             Err(error) if !error.is_not_found() => return Err(error),
             _ => {}
         }
@@ -202,8 +205,12 @@ impl Store {
             .map_err(|error| Error::Address { address: self.full_path(path), reason: error.to_string() })
     }
 
-    fn wait<T>(&self, path: &str, call: impl Future<Output = object_store::Result<T>>) -> Result<T> {
-        let waited = self.runtime.block_on(net::until(&self.stop, call))?;
+    fn wait<T, F>(&self, path: &str, call: impl FnOnce(Arc<dyn ObjectStore>) -> F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = object_store::Result<T>> + Send + 'static,
+    {
+        let waited = self.runtime.wait(&self.stop, call(self.objects.clone()))?;
         waited.map_err(|cause| self.failed(path, cause))
     }
 
@@ -213,7 +220,7 @@ impl Store {
 }
 
 fn open_bucket(bucket: &str, s3: &S3Settings) -> object_store::Result<impl ObjectStore> {
-    net::install_tls();
+    net::install_tls_provider();
     let retry =
         RetryConfig { max_retries: 4, retry_timeout: Duration::from_secs(30), ..RetryConfig::default() };
     let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket).with_retry(retry);

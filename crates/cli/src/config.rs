@@ -155,7 +155,7 @@ impl Config {
     }
 
     pub fn archive_settings(&self) -> Settings {
-        Settings { s3: self.archive.s3.clone(), spool: self.archive.spool.clone() }
+        Settings { s3: self.archive.s3.clone(), spool: self.archive.spool.clone(), ..Settings::default() }
     }
 
     pub fn retention(&self) -> Retention {

@@ -3,6 +3,7 @@
 mod args;
 mod commands;
 mod config;
+mod memory;
 mod output;
 mod progress;
 mod times;
@@ -14,7 +15,7 @@ use clap::Parser;
 use workload::Stopped;
 
 fn main() -> ExitCode {
-    archive::reuse_memory();
+    memory::reuse_memory();
     let args = args::Args::parse();
     start_logging(args.verbose);
     match commands::run(args) {

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 12] = [
+const LEVELS: [(&str, u32); 13] = [
     ("files", 1),
+    ("net", 1),
     ("workload", 1),
     ("archive", 2),
     ("learn", 2),

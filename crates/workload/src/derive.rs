@@ -10,9 +10,14 @@ use crate::reading::{Measure, Source};
 use crate::time::{Millis, Timestamp};
 use crate::trace::{Coverage, OwnerNumber, Trace};
 
-/// Idle and iowait are estimates that the kernel may correct downwards; more than this many
-/// seconds is no correction but a counter that started again.
-pub const CORRECTION_SECONDS: u64 = 3;
+/// The kernel corrects its estimates of idle and iowait time downwards by less than this. A counter
+/// that loses more has started again. node_exporter has the same bound.
+const CORRECTION_SECONDS: u64 = 3;
+
+/// Whether a counter that lost so many ticks was corrected, rather than started again.
+pub fn is_correction(lost_ticks: u64, ticks_per_second: u32) -> bool {
+    lost_ticks < CORRECTION_SECONDS * u64::from(ticks_per_second)
+}
 
 /// How rates are derived from readings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -210,7 +215,6 @@ fn spent_since(before: &Baseline, now: &Baseline) -> Spent {
     if !before.scale.is_like(now.scale) {
         return Spent::Reset;
     }
-    let correction = CORRECTION_SECONDS * u64::from(now.scale.ticks_per_second);
     let mut spent = Ticks::default();
     for mode in Mode::ALL {
         spent[mode] = match now.ticks[mode].checked_sub(before.ticks[mode]) {
@@ -218,7 +222,7 @@ fn spent_since(before: &Baseline, now: &Baseline) -> Spent {
             None => {
                 let lost = before.ticks[mode] - now.ticks[mode];
                 let estimated = matches!(mode, Mode::Idle | Mode::Iowait);
-                if !estimated || lost >= correction {
+                if !estimated || !is_correction(lost, now.scale.ticks_per_second) {
                     return Spent::Reset;
                 }
                 0

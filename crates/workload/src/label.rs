@@ -83,9 +83,13 @@ pub struct Injection {
     pub end: Timestamp,
 }
 
-/// The name under which kinds that differ only in size are one: all `mpi-N` are `mpi`.
+/// The name that kinds share which differ in size only: a kind without the number at its end, so that
+/// `mpi-2` and `mpi-16` are both `mpi`.
 pub fn family(kind: &str) -> &str {
-    if kind.starts_with("mpi-") { "mpi" } else { kind }
+    match kind.rsplit_once('-') {
+        Some((family, size)) if !family.is_empty() && size.parse::<u32>().is_ok() => family,
+        _ => kind,
+    }
 }
 
 /// In order of time; those that start together, by job.
@@ -149,6 +153,15 @@ mod tests {
         assert!(!of("bad-io", Some(false)).is_anomalous());
         assert!(of("my-own-kind", Some(true)).is_anomalous());
         assert!(!of("my-own-kind", None).is_anomalous());
+    }
+
+    #[test]
+    fn kinds_that_differ_in_size_are_one_family() {
+        for (kind, expected) in
+            [("mpi-2", "mpi"), ("mpi-16", "mpi"), ("good-io", "good-io"), ("np", "np"), ("-3", "-3")]
+        {
+            assert_eq!(family(kind), expected);
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod derive;
 pub mod id;
 pub mod job;
 pub mod label;
+pub mod metric;
 pub mod mode;
 pub mod rates;
 pub mod reading;

@@ -1,7 +1,6 @@
 //! What a node says of itself at one moment, as the kernel counted it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use crate::id::{Cpu, JobId, NodeName};
 use crate::mode::{ModeSet, Ticks};
@@ -146,16 +145,4 @@ pub struct NodeReading {
     pub time: Timestamp,
     pub threads: Vec<ThreadReading>,
     pub jobs: Vec<JobReading>,
-}
-
-impl NodeReading {
-    /// The threads as JSON on one line, as `archive replay` prints and `/samples` sends them.
-    pub fn json_line(&self) -> String {
-        let thread = |thread: &ThreadReading| {
-            json!({ "cpu": thread.cpu, "owner": thread.owner.state(), "job": thread.owner.job(),
-                "ticks": thread.ticks })
-        };
-        let threads: Vec<_> = self.threads.iter().map(thread).collect();
-        json!({ "time": self.time, "node": self.node, "threads": threads }).to_string()
-    }
 }

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use crate::codec::{Cursor, Encoder, Names, NodeDecoder, put_varint};
-use crate::{NodeReading, Source, Timestamp};
+use crate::{NodeReading, Source, ThreadReading, Timestamp};
 
 pub const MEDIA_TYPE: &str = "application/vnd.tracewise.samples";
 
@@ -143,10 +145,20 @@ impl Iterator for SegmentReadings<'_> {
     }
 }
 
+/// A reading as text: its threads as one line of JSON, without a line break.
+pub fn json_line(reading: &NodeReading) -> String {
+    let thread = |thread: &ThreadReading| {
+        json!({ "cpu": thread.cpu, "owner": thread.owner.state(), "job": thread.owner.job(),
+            "ticks": thread.ticks })
+    };
+    let threads: Vec<_> = reading.threads.iter().map(thread).collect();
+    json!({ "time": reading.time, "node": reading.node, "threads": threads }).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Cpu, Measure, Millis, ModeSet, NodeName, Owner, ThreadReading, Ticks};
+    use crate::{Cpu, Measure, Millis, ModeSet, NodeName, Owner, Ticks};
     use proptest::prelude::*;
 
     fn readings() -> (Vec<NodeReading>, Source) {

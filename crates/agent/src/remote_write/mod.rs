@@ -79,8 +79,7 @@ pub struct Pusher {
 
 impl Pusher {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> reqwest::Result<Self> {
-        // Another part of the process may have installed it already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        net::install_tls_provider();
         let client = Client::builder()
             .timeout(TIMEOUT)
             // A push that is sent elsewhere would arrive as a question, without its content.
@@ -161,10 +160,7 @@ impl Pusher {
 
     /// The address without a password.
     fn address(&self) -> String {
-        let mut url = self.settings.url.clone();
-        let _ = url.set_password(None);
-        let _ = url.set_username("");
-        url.to_string()
+        net::without_password(&self.settings.url).to_string()
     }
 
     /// The oldest readings that have not been sent, as many as fit into a request, and the number of the
@@ -283,7 +279,8 @@ impl Pusher {
                 .map_err(|error| Failure::Passing(format!("{}: {error}", path.display())))?;
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.trim()));
         }
-        let response = request.send().await.map_err(|error| Failure::Passing(in_words(&error)))?;
+        let response =
+            request.send().await.map_err(|error| Failure::Passing(net::root_cause(&error).to_string()))?;
         let (status, headers) = (response.status(), response.headers().clone());
         if status.is_success() {
             return self.check(&headers);
@@ -309,14 +306,4 @@ impl Pusher {
             false => Ok(()),
         }
     }
-}
-
-fn in_words(error: &reqwest::Error) -> String {
-    let mut words = String::new();
-    let mut source: Option<&dyn std::error::Error> = Some(error);
-    while let Some(error) = source {
-        words = error.to_string();
-        source = error.source();
-    }
-    words
 }

@@ -210,7 +210,7 @@ impl TlsFile {
         let key_path = folder.join(&self.key_file);
         let key = PrivateKeyDer::from_pem_file(&key_path)
             .map_err(|error| format!("{}: {error}", key_path.display()))?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let provider = net::tls_provider();
         let builder = ServerConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&self.versions()?)
             .map_err(|error| error.to_string())?;

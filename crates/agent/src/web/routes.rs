@@ -135,7 +135,7 @@ fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
     let mut lines = String::new();
     for (_, reading) in samples::read_segment(segment).flatten().filter(|(_, reading)| reading.time >= since)
     {
-        lines += &reading.json_line();
+        lines += &samples::json_line(&reading);
         lines.push('\n');
     }
     lines.into_bytes()

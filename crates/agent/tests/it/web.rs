@@ -134,7 +134,7 @@ fn tls_and_client_certificates_are_as_exporters_have_them() {
     let agent = agent_on(&node("slurm-v2"), &[&format!("--web.config.file={}", file.display())]);
     assert!(agent.log().contains("https://127.0.0.1"), "{}", agent.log());
 
-    let _ = rustls::crypto::ring::default_provider().install_default();
+    net::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let ask = |client: reqwest::Result<Client>| {
         let url = format!("https://localhost:{}/healthz", agent.port);

@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use workload::{Control, NodeReading, Source, Stop, Timestamp, samples};
 
 use crate::error::Result;
-use crate::net::Peer;
+use crate::peer::Peer;
 use crate::{Archive, LoadReport};
 
 /// The readings of one agent.

@@ -11,17 +11,14 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use workload::{
     Control, Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, Stop, ThreadReading, Ticks,
-    Timestamp,
+    Timestamp, metric,
 };
 
 use super::nominal_period;
 use crate::error::{Error, Result};
-use crate::net::{NoAnswer, Peer};
+use crate::peer::{self, NoAnswer, Peer};
 use crate::{Archive, LoadReport, Loader};
 
-/// Our own agent's counter. Who owns a thread is a metric beside it.
-const AGENT_METRIC: &str = "tracewise_cpu_seconds_total";
-const OWNER_METRIC: &str = "tracewise_cpu_owner_info";
 const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
 
 const LONGEST_QUERY: Millis = Millis(10 * 60_000);
@@ -342,7 +339,7 @@ impl Server {
         let mut url = url.clone();
         url.query_pairs_mut().extend_pairs(query);
         let (status, body) = self.0.get(url).map_err(|cause| Refusal {
-            is_passing: matches!(cause, NoAnswer::Failed { is_passing: true, .. }),
+            is_passing: matches!(cause, NoAnswer::Failed(peer::Failure { is_passing: true, .. })),
             failure: Failure { error: self.0.no_answer(cause), is_too_much: false },
         })?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
@@ -381,15 +378,16 @@ impl Server {
         if let Some(metric) = &query.metric {
             return Ok(metric.clone());
         }
-        for metric in [AGENT_METRIC, NODE_EXPORTER_METRIC] {
-            let selector = Selector { metric: metric.into(), matchers: query.matchers.clone() };
+        for name in [metric::CPU_SECONDS, NODE_EXPORTER_METRIC] {
+            let selector = Selector { metric: name.into(), matchers: query.matchers.clone() };
             if !self.label_values(query, &selector, &query.node_label)?.is_empty() {
-                return Ok(metric.into());
+                return Ok(name.into());
             }
         }
         Err(self.failed(format!(
-            "it has neither {AGENT_METRIC} nor {NODE_EXPORTER_METRIC} with a label {:?} in that stretch of \
+            "it has neither {} nor {NODE_EXPORTER_METRIC} with a label {:?} in that stretch of \
              time; name yours with --metric and --node-label",
+            metric::CPU_SECONDS,
             query.node_label
         )))
     }
@@ -459,10 +457,10 @@ impl Server {
         period: Millis,
     ) -> Result<Owners, Failure> {
         let mut owners = Owners { of: BTreeMap::new(), most_delay: period };
-        if selector.metric != AGENT_METRIC {
+        if selector.metric != metric::CPU_SECONDS {
             return Ok(owners);
         }
-        let selector = Selector { metric: OWNER_METRIC.into(), matchers: selector.matchers.clone() };
+        let selector = Selector { metric: metric::CPU_OWNER.into(), matchers: selector.matchers.clone() };
         for one in self.samples(&selector, from, to + period)? {
             let Ok(cpu) = one.metric.cpu.parse() else { continue };
             let of_cpu = owners.of.entry(Cpu(cpu)).or_default();

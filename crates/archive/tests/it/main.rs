@@ -6,6 +6,7 @@ mod compaction;
 mod damage;
 mod full_disk;
 mod golden;
+mod labels;
 mod peers;
 mod stopping;
 mod writing;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::bail;
 use archive::Replay;
 use workload::Owner;
+use workload::samples::json_line;
 
 use crate::args::ReplayArgs;
 use crate::commands::stop_on_ctrl_c;
@@ -23,7 +24,7 @@ pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
         let is_wanted = |owner: &Owner| args.which.job.as_ref().is_none_or(|job| owner.job() == Some(job));
         reading.threads.retain(|thread| is_wanted(&thread.owner));
         if !reading.threads.is_empty() {
-            print(&reading.json_line())?;
+            print(&json_line(&reading))?;
             n_shown += 1;
         }
     }
