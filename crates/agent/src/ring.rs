@@ -39,15 +39,17 @@ struct Closed {
     /// The number of its first reading.
     first: u64,
     last: Timestamp,
-    deflated: Arc<[u8]>,
+    bytes: Kept,
 }
 
 impl Closed {
     fn new(first: u64, last: Timestamp, bytes: &[u8]) -> Self {
         let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-        // Writing to a vector cannot fail.
-        let deflated = encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default();
-        Self { first, last, deflated: deflated.into() }
+        let bytes = match encoder.write_all(bytes).and_then(|()| encoder.finish()) {
+            Ok(deflated) => Kept::Deflated(deflated.into()),
+            Err(_) => Kept::Plain(bytes.into()),
+        };
+        Self { first, last, bytes }
     }
 }
 
@@ -55,13 +57,19 @@ impl Closed {
 #[derive(Debug, Clone)]
 pub enum Kept {
     Deflated(Arc<[u8]>),
-    Plain(Vec<u8>),
+    Plain(Arc<[u8]>),
 }
 
 impl Kept {
+    fn len(&self) -> usize {
+        match self {
+            Self::Deflated(bytes) | Self::Plain(bytes) => bytes.len(),
+        }
+    }
+
     pub fn bytes(self) -> Vec<u8> {
         let deflated = match self {
-            Self::Plain(bytes) => return bytes,
+            Self::Plain(bytes) => return bytes.to_vec(),
             Self::Deflated(deflated) => deflated,
         };
         let mut bytes = Vec::new();
@@ -101,7 +109,7 @@ impl Ring {
         while let Some(first) = self.closed.front()
             && (is_old(first) || self.n_bytes + self.open.bytes().len() > self.keep.bytes)
         {
-            self.n_bytes -= first.deflated.len();
+            self.n_bytes -= first.bytes.len();
             self.closed.pop_front();
         }
     }
@@ -114,7 +122,7 @@ impl Ring {
         self.n_in_open = 0;
         if let Some((_, last)) = segment.times() {
             let closed = Closed::new(first, last, segment.bytes());
-            self.n_bytes += closed.deflated.len();
+            self.n_bytes += closed.bytes.len();
             self.closed.push_back(closed);
         }
     }
@@ -130,9 +138,9 @@ impl Ring {
         let ends = self.closed.iter().skip(1).map(|next| next.first).chain([self.n_before]);
         let closed = self.closed.iter().zip(ends).find(|(_, end)| *end > number);
         match closed {
-            Some((closed, _)) => Some((closed.first, Kept::Deflated(closed.deflated.clone()))),
+            Some((closed, _)) => Some((closed.first, closed.bytes.clone())),
             None if self.n_before + self.n_in_open as u64 > number => {
-                Some((self.n_before, Kept::Plain(self.open.bytes().to_vec())))
+                Some((self.n_before, Kept::Plain(self.open.bytes().into())))
             }
             None => None,
         }
@@ -142,9 +150,7 @@ impl Ring {
     pub fn since(&self, from: Timestamp) -> impl Iterator<Item = Kept> {
         let closed = self.closed.iter().filter(move |closed| closed.last >= from);
         let open = self.open.times().filter(move |(_, last)| *last >= from);
-        closed
-            .map(|closed| Kept::Deflated(closed.deflated.clone()))
-            .chain(open.map(|_| Kept::Plain(self.open.bytes().to_vec())))
+        closed.map(|closed| closed.bytes.clone()).chain(open.map(|_| Kept::Plain(self.open.bytes().into())))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Columns of numbers and words in and out of Parquet row groups.
+//! Columns of numbers and text in and out of Parquet row groups.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use parquet::file::writer::SerializedRowGroupWriter;
 use parquet::schema::types::{ColumnPath, Type, TypePtr};
 
 use crate::rows::spare;
-use crate::words::{self, Words};
+use crate::text_runs::{self, TextRuns};
 
 /// Past this there is little left to gain, and writing gets slow (see `docs/results/archive.md`).
 const ZSTD_LEVEL: i32 = 3;
@@ -29,12 +29,12 @@ const ZSTD_LEVEL: i32 = 3;
 pub enum Kind {
     /// Milliseconds since the epoch, UTC; always present.
     Time,
-    /// A small number; always present.
-    Number,
+    /// A small integer; always present.
+    Int,
     /// A count that may be absent.
     Count,
-    /// A word that may be absent.
-    Word,
+    /// Text that may be absent.
+    Text,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub struct Column {
 #[derive(Debug, Clone)]
 pub enum Values {
     Times(Vec<i64>),
-    Numbers(Vec<i32>),
+    Ints(Vec<i32>),
     Counts { values: Vec<i64>, present: Vec<bool> },
-    Words(Words),
+    Texts(TextRuns),
 }
 
 pub fn schema(columns: &[Column]) -> Result<TypePtr> {
@@ -61,9 +61,9 @@ pub fn schema(columns: &[Column]) -> Result<TypePtr> {
                 Repetition::REQUIRED,
                 Some(LogicalType::timestamp(true, TimeUnit::MILLIS)),
             ),
-            Kind::Number => (PhysicalType::INT32, Repetition::REQUIRED, None),
+            Kind::Int => (PhysicalType::INT32, Repetition::REQUIRED, None),
             Kind::Count => (PhysicalType::INT64, Repetition::OPTIONAL, None),
-            Kind::Word => (PhysicalType::BYTE_ARRAY, Repetition::OPTIONAL, Some(LogicalType::String)),
+            Kind::Text => (PhysicalType::BYTE_ARRAY, Repetition::OPTIONAL, Some(LogicalType::String)),
         };
         let field = Type::primitive_type_builder(column.name, physical)
             .with_repetition(repetition)
@@ -103,13 +103,13 @@ pub fn write_row_group<W: Write + Send>(
             Values::Times(values) => {
                 writer.typed::<Int64Type>().write_batch(values, None, None)?;
             }
-            Values::Numbers(values) => {
+            Values::Ints(values) => {
                 writer.typed::<Int32Type>().write_batch(values, None, None)?;
             }
             Values::Counts { values, present } => {
                 write_optional(writer.typed::<Int64Type>(), values, present)?
             }
-            Values::Words(words) => write_words(writer.typed::<ByteArrayType>(), words)?,
+            Values::Texts(texts) => write_texts(writer.typed::<ByteArrayType>(), texts)?,
         }
         writer.close()?;
     }
@@ -133,11 +133,11 @@ fn write_optional<T: DataType>(
     writer.write_batch(values, Some(&levels), None).map(drop)
 }
 
-fn write_words(writer: &mut ColumnWriterImpl<'_, ByteArrayType>, words: &Words) -> Result<()> {
-    let known: Vec<ByteArray> = words.known.iter().map(|word| ByteArray::from(word.as_str())).collect();
-    for (n_rows, word) in &words.runs {
-        let values = word.map_or_else(Vec::new, |word| vec![known[word as usize].clone(); *n_rows]);
-        writer.write_batch(&values, Some(&vec![i16::from(word.is_some()); *n_rows]), None)?;
+fn write_texts(writer: &mut ColumnWriterImpl<'_, ByteArrayType>, texts: &TextRuns) -> Result<()> {
+    let known: Vec<ByteArray> = texts.known.iter().map(|text| ByteArray::from(text.as_str())).collect();
+    for (n_rows, text) in &texts.runs {
+        let values = text.map_or_else(Vec::new, |text| vec![known[text as usize].clone(); *n_rows]);
+        writer.write_batch(&values, Some(&vec![i16::from(text.is_some()); *n_rows]), None)?;
     }
     Ok(())
 }
@@ -204,21 +204,21 @@ pub fn read_column(
     if n_absent == Some(n_rows as u64) {
         match kind {
             Kind::Count => return Ok(Values::Counts { values: Vec::new(), present: vec![false; n_rows] }),
-            Kind::Word => return Ok(Values::Words(Words::absent(n_rows))),
-            Kind::Time | Kind::Number => {}
+            Kind::Text => return Ok(Values::Texts(TextRuns::absent(n_rows))),
+            Kind::Time | Kind::Int => {}
         }
     }
     if let (Kind::Count, Some(0), Some(value)) = (kind, n_absent, constant(chunk)) {
         return Ok(Values::Counts { values: filled(value, n_rows), present: Vec::new() });
     }
     let mut pages = SerializedPageReader::new(region.clone(), chunk, n_rows, None)?;
-    if kind == Kind::Word {
-        return words::read_words(&mut pages, n_rows).map(Values::Words);
+    if kind == Kind::Text {
+        return text_runs::read_texts(&mut pages, n_rows).map(Values::Texts);
     }
     let reader = get_column_reader(metadata.file_metadata().schema_descr().column(index), Box::new(pages));
     Ok(match kind {
         Kind::Time => Values::Times(read_required::<Int64Type>(reader, n_rows, spare::take(n_rows))?),
-        Kind::Number => Values::Numbers(read_required::<Int32Type>(reader, n_rows, Vec::new())?),
+        Kind::Int => Values::Ints(read_required::<Int32Type>(reader, n_rows, Vec::new())?),
         _ => {
             let (values, present) = read_counts(reader, n_rows)?;
             Values::Counts { values, present }

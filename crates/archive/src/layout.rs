@@ -81,6 +81,11 @@ pub fn is_storable(time: Timestamp) -> bool {
     (Timestamp(0)..Timestamp::from_seconds(253_402_300_800)).contains(&time)
 }
 
+/// Refuses readings of a moment that the archive cannot name.
+pub fn check_time(node: &NodeName, time: Timestamp) -> Result<()> {
+    if is_storable(time) { Ok(()) } else { Err(Error::Time { node: node.to_string(), time: time.0 }) }
+}
+
 /// How many ids may follow from one that [`next_id`] gave, for the parts of what it names.
 pub const IDS_FOR_PARTS: u128 = 1 << 16;
 
@@ -134,11 +139,12 @@ impl FileName {
 
 impl std::fmt::Display for FileName {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Times are checked before they are stored, see [`check_time`].
         let moment = |time: Timestamp| {
-            let time = DateTime::from_timestamp(time.floor(Millis::SECOND).0 / 1_000, 0).unwrap_or_default();
-            time.format(MOMENT).to_string()
+            let time = DateTime::from_timestamp(time.floor(Millis::SECOND).0 / 1_000, 0);
+            time.map(|time| time.format(MOMENT).to_string()).ok_or(std::fmt::Error)
         };
-        let (first, last) = (moment(self.first), moment(self.last));
+        let (first, last) = (moment(self.first)?, moment(self.last)?);
         write!(f, "{first}-{last}-{}-{}-{:08x}.parquet", self.id, self.level, self.crc)
     }
 }

@@ -31,8 +31,8 @@ mod snapshot;
 mod spool;
 mod stage;
 mod store;
+mod text_runs;
 mod verify;
-mod words;
 mod writer;
 
 pub mod source;

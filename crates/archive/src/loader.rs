@@ -8,7 +8,7 @@ use workload::{Label, Millis, NodeName, NodeReading, Source, ThreadReading, Time
 use crate::error::{Error, Result};
 use crate::journal::{Journal, SegmentIndex};
 use crate::labels::commit_with_labels;
-use crate::layout::{Table, check_node};
+use crate::layout::{Table, check_node, check_time};
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_segment;
 use crate::store::Store;
@@ -81,6 +81,7 @@ impl Loader {
             }
             _ => {
                 check_node(node)?;
+                check_time(node, time)?;
                 self.store.check_stop()?;
                 self.write_gathered()?;
                 let (node, threads) = (node.clone(), vec![reading.clone()]);
@@ -93,6 +94,7 @@ impl Loader {
     /// A node as a whole, with its jobs.
     pub fn push_node(&mut self, reading: &NodeReading) -> Result<()> {
         check_node(&reading.node)?;
+        check_time(&reading.node, reading.time)?;
         self.store.check_stop()?;
         self.write_gathered()?;
         self.n_pushed += reading.threads.len() as u64;

@@ -12,7 +12,7 @@ use workload::{NodeReading, Source};
 
 use crate::error::{Error, Result};
 use crate::journal::{self, Ending, Journal, SegmentIndex};
-use crate::layout::{check_node, is_storable};
+use crate::layout::{check_node, check_time};
 use crate::spool::Spool;
 use crate::stage::prepare_segment;
 use crate::store::{Store, create_folders};
@@ -68,9 +68,7 @@ impl Writer {
     pub fn append(&mut self, readings: &[NodeReading]) -> Result<()> {
         for reading in readings {
             check_node(&reading.node)?;
-            if !is_storable(reading.time) {
-                return Err(Error::Time { node: reading.node.to_string(), time: reading.time.0 });
-            }
+            check_time(&reading.node, reading.time)?;
         }
         let is_old = self.journal.age().is_some_and(|age| age >= self.settings.segment_length);
         if is_old || self.journal.bytes() >= self.settings.segment_bytes {

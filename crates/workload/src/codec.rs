@@ -105,7 +105,8 @@ impl Encoder {
             Some(number) => put_varint(bytes, number as u64),
             None => {
                 put_varint(bytes, self.sources.len() as u64);
-                put_text(bytes, &serde_json::to_string(source).unwrap_or_default());
+                // `json!` panics on what has no JSON, which a source always has.
+                put_text(bytes, &serde_json::json!(source).to_string());
                 self.sources.push(source.clone());
             }
         }

@@ -25,9 +25,9 @@ const FOOTER_KEY: &str = "tracewise";
 
 const CPU_COLUMNS: [Column; 12] = [
     Column { name: "time", kind: Kind::Time },
-    Column { name: "cpu", kind: Kind::Number },
-    Column { name: "owner", kind: Kind::Word },
-    Column { name: "job", kind: Kind::Word },
+    Column { name: "cpu", kind: Kind::Int },
+    Column { name: "owner", kind: Kind::Text },
+    Column { name: "job", kind: Kind::Text },
     Column { name: "user", kind: Kind::Count },
     Column { name: "nice", kind: Kind::Count },
     Column { name: "system", kind: Kind::Count },
@@ -45,7 +45,7 @@ const fn job_count(index: usize) -> Column {
 
 const CGROUP_COLUMNS: [Column; 11] = [
     Column { name: "time", kind: Kind::Time },
-    Column { name: "job", kind: Kind::Word },
+    Column { name: "job", kind: Kind::Text },
     job_count(0),
     job_count(1),
     job_count(2),

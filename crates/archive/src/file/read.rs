@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::layout::{FORMAT, StoredFile};
 use crate::rows::{JobRows, ThreadRows, number_of};
 use crate::store::Store;
-use crate::words::Words;
+use crate::text_runs::TextRuns;
 
 /// Enough for the footers of most files, so that they take one read to open.
 const FOOTER_GUESS: u64 = 64 * 1024;
@@ -78,9 +78,9 @@ impl OpenFile {
         for (index, values) in wanted.into_iter().zip(columns) {
             match (index, values) {
                 (0, Values::Times(times)) => rows.times = times,
-                (1, Values::Numbers(cpus)) => rows.cpus = cpus.into_iter().map(|cpu| cpu as u16).collect(),
-                (2, Values::Words(words)) => states = Some(words),
-                (3, Values::Words(words)) => jobs = Some(words),
+                (1, Values::Ints(cpus)) => rows.cpus = cpus.into_iter().map(|cpu| cpu as u16).collect(),
+                (2, Values::Texts(texts)) => states = Some(texts),
+                (3, Values::Texts(texts)) => jobs = Some(texts),
                 (index, Values::Counts { values, present }) if present.is_empty() => {
                     rows.ticks[index - N_KEY_COLUMNS] = values;
                 }
@@ -104,7 +104,7 @@ impl OpenFile {
         let wanted: Vec<usize> = (0..CGROUP_COLUMNS.len()).collect();
         let (columns, n_rows) = self.read_columns(store, group, &wanted)?;
         let mut columns = columns.into_iter();
-        let (Some(Values::Times(times)), Some(Values::Words(jobs))) = (columns.next(), columns.next()) else {
+        let (Some(Values::Times(times)), Some(Values::Texts(jobs))) = (columns.next(), columns.next()) else {
             return Err(damaged("a column is missing"));
         };
         let mut counts = columns.map(|values| match values {
@@ -170,8 +170,8 @@ fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
     if !tail.ends_with(MAGIC) {
         return Err(damaged("it is cut off or is not Parquet".into()));
     }
-    let length_at = tail.len() - 8;
-    let length = u64::from(u32::from_le_bytes(tail[length_at..length_at + 4].try_into().unwrap_or_default()));
+    let [.., a, b, c, d, _, _, _, _] = tail[..] else { return Err(damaged("it is cut off".into())) };
+    let length = u64::from(u32::from_le_bytes([a, b, c, d]));
     if length + 8 > stored.bytes {
         return Err(damaged("its footer is longer than the file".into()));
     }
@@ -219,10 +219,10 @@ fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile)
 }
 
 /// Owners from the two columns that hold them.
-fn owners(states: &Words, jobs: &Words, n_rows: usize) -> Option<(Vec<Owner>, Vec<u32>)> {
+fn owners(states: &TextRuns, jobs: &TextRuns, n_rows: usize) -> Option<(Vec<Owner>, Vec<u32>)> {
     let mut owners: Vec<Owner> = Vec::new();
     let mut owner_of_row = Vec::with_capacity(n_rows);
-    // The number of the owner for each pair of words that has come up.
+    // The number of the owner for each pair of state and job that has come up.
     let mut known: HashMap<(u32, Option<u32>), u32> = HashMap::new();
     let mut runs_of_jobs = jobs.runs.iter();
     let (mut n_left_of_job, mut job) = (0, None);

@@ -15,7 +15,7 @@ use super::{FOOTER_KEY, FileInfo, RowGroupInfo, Span, columns_of};
 use crate::columns::{self, Values};
 use crate::layout::{FORMAT, Table};
 use crate::rows::{JobRows, ThreadRows};
-use crate::words::Words;
+use crate::text_runs::TextRuns;
 
 /// Few enough for the columns of a row group to stay in a core's cache while they are decoded and
 /// turned into rates, and enough to compress well.
@@ -163,7 +163,7 @@ fn note_job(jobs: &mut BTreeMap<JobId, Span>, job: &JobId, span: Span) {
 }
 
 fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Vec<Values> {
-    let (mut states, mut jobs) = (Words::default(), Words::default());
+    let (mut states, mut jobs) = (TextRuns::default(), TextRuns::default());
     for run in rows.owner_of_row[range.clone()].chunk_by(|a, b| a == b) {
         let owner = &rows.owners[run[0] as usize];
         states.push(run.len(), Some(owner.state()));
@@ -171,9 +171,9 @@ fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Ve
     }
     let mut columns = vec![
         Values::Times(rows.times[range.clone()].to_vec()),
-        Values::Numbers(rows.cpus[range.clone()].iter().map(|cpu| i32::from(*cpu)).collect()),
-        Values::Words(states),
-        Values::Words(jobs),
+        Values::Ints(rows.cpus[range.clone()].iter().map(|cpu| i32::from(*cpu)).collect()),
+        Values::Texts(states),
+        Values::Texts(jobs),
     ];
     columns.extend(Mode::ALL.map(|mode| match source.modes.contains(mode) {
         true => {
@@ -192,11 +192,11 @@ fn job_columns(rows: &[(Timestamp, JobReading)]) -> Vec<Values> {
             present: values.map(|value| value.is_some()).collect(),
         }
     };
-    let mut jobs = Words::default();
+    let mut jobs = TextRuns::default();
     for run in rows.chunk_by(|a, b| a.1.job == b.1.job) {
         jobs.push(run.len(), Some(run[0].1.job.as_str()));
     }
-    let mut columns = vec![Values::Times(rows.iter().map(|(time, _)| time.0).collect()), Values::Words(jobs)];
+    let mut columns = vec![Values::Times(rows.iter().map(|(time, _)| time.0).collect()), Values::Texts(jobs)];
     columns.extend((0..JobReading::COUNTS.len()).map(count));
     columns
 }

@@ -1,7 +1,7 @@
 //! The live way in, and what is left of it after a crash.
 
 use archive::{Archive, Error, Selection, Settings, WriterSettings};
-use workload::{Control, JobId, JobReading, Timestamp};
+use workload::{Control, JobId, JobReading, NodeReading, Timestamp};
 
 use crate::{START, create, files, n_readings, node, rates, reading, source};
 
@@ -160,9 +160,10 @@ fn a_reading_from_an_impossible_clock_is_refused_and_the_writer_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let archive = create(folder.path());
     let mut writer = archive.writer(source(), WriterSettings::default()).unwrap();
-    let mut strange = reading("n1", 0);
-    strange.time = Timestamp::MAX;
-    assert!(matches!(writer.append(&[strange]), Err(Error::Time { .. })));
+    let impossible = NodeReading { time: Timestamp::MAX, ..reading("n1", 0) };
+    let mut loader = archive.loader(source()).unwrap();
+    assert!(matches!(loader.push_node(&impossible), Err(Error::Time { .. })));
+    assert!(matches!(writer.append(&[impossible]), Err(Error::Time { .. })));
     writer.append(&[reading("n1", 1)]).unwrap();
     writer.close().unwrap();
     assert_eq!(n_readings(&archive), 2);

@@ -1,58 +1,58 @@
-//! Columns of words come in long runs: a thread belongs to one job for minutes or hours. Here
+//! Text columns come in long runs: a thread belongs to one job for minutes or hours. Here
 //! they are read as runs, without touching every row.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageReader};
 use parquet::errors::{ParquetError, Result};
 
-/// Words as runs of rows.
+/// Text as runs of equal rows.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Words {
+pub struct TextRuns {
     pub known: Vec<String>,
-    /// How many rows, and which word of `known` they have, if any.
+    /// How many rows, and which of `known` they hold, if any.
     pub runs: Vec<(usize, Option<u32>)>,
 }
 
-impl Words {
+impl TextRuns {
     pub fn absent(n_rows: usize) -> Self {
         Self { known: Vec::new(), runs: vec![(n_rows, None)] }
     }
 
-    pub fn push(&mut self, n_rows: usize, word: Option<&str>) {
-        let number = word.map(|word| {
-            let known = self.known.iter().rposition(|known| known == word);
+    pub fn push(&mut self, n_rows: usize, text: Option<&str>) {
+        let number = text.map(|text| {
+            let known = self.known.iter().rposition(|known| known == text);
             known.unwrap_or_else(|| {
-                self.known.push(word.to_owned());
+                self.known.push(text.to_owned());
                 self.known.len() - 1
             }) as u32
         });
         self.push_number(n_rows, number);
     }
 
-    fn push_number(&mut self, n_rows: usize, word: Option<u32>) {
+    fn push_number(&mut self, n_rows: usize, text: Option<u32>) {
         match self.runs.last_mut() {
-            Some((n, last)) if *last == word => *n += n_rows,
-            _ => self.runs.push((n_rows, word)),
+            Some((n, last)) if *last == text => *n += n_rows,
+            _ => self.runs.push((n_rows, text)),
         }
     }
 }
 
-/// Reads a column chunk of optional words.
-pub fn read_words(pages: &mut dyn PageReader, n_rows: usize) -> Result<Words> {
-    let mut words = Words::default();
+/// Reads a column chunk of optional text.
+pub fn read_texts(pages: &mut dyn PageReader, n_rows: usize) -> Result<TextRuns> {
+    let mut texts = TextRuns::default();
     let mut n_read = 0;
     while n_read < n_rows {
         match pages.get_next_page()? {
             None => return Err(ParquetError::EOF(format!("a column ends after {n_read} of {n_rows} rows"))),
             Some(Page::DictionaryPage { buf, num_values, .. }) => {
                 let mut rest = &buf[..];
-                words.known = (0..num_values)
+                texts.known = (0..num_values)
                     .map(|_| take_text(&mut rest))
                     .collect::<Option<_>>()
                     .ok_or_else(cut_off)?;
             }
             Some(Page::DataPage { buf, num_values, encoding, .. }) => {
-                read_page(&mut words, &buf, num_values as usize, encoding).ok_or_else(cut_off)?;
+                read_page(&mut texts, &buf, num_values as usize, encoding).ok_or_else(cut_off)?;
                 n_read += num_values as usize;
             }
             Some(Page::DataPageV2 { .. }) => {
@@ -60,14 +60,14 @@ pub fn read_words(pages: &mut dyn PageReader, n_rows: usize) -> Result<Words> {
             }
         }
     }
-    Ok(words)
+    Ok(texts)
 }
 
 fn cut_off() -> ParquetError {
-    ParquetError::EOF("a page of words cannot be understood".into())
+    ParquetError::EOF("a page of text cannot be decoded".into())
 }
 
-fn read_page(words: &mut Words, page: &[u8], n_rows: usize, encoding: Encoding) -> Option<()> {
+fn read_page(texts: &mut TextRuns, page: &[u8], n_rows: usize, encoding: Encoding) -> Option<()> {
     let (length, rest) = page.split_first_chunk::<4>()?;
     let (levels, mut rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
     let mut present = Hybrid::new(levels, 1);
@@ -86,7 +86,7 @@ fn read_page(words: &mut Words, page: &[u8], n_rows: usize, encoding: Encoding) 
         let (n_here, level) = present.next_run(left)?;
         left -= n_here;
         if level == 0 {
-            words.push_number(n_here, None);
+            texts.push_number(n_here, None);
             continue;
         }
         let mut to_take = n_here;
@@ -94,12 +94,12 @@ fn read_page(words: &mut Words, page: &[u8], n_rows: usize, encoding: Encoding) 
             let (n_alike, number) = match &mut numbers {
                 Some(numbers) => numbers.next_run(to_take)?,
                 None => {
-                    words.known.push(take_text(&mut rest)?);
-                    (1, words.known.len() as u32 - 1)
+                    texts.known.push(take_text(&mut rest)?);
+                    (1, texts.known.len() as u32 - 1)
                 }
             };
-            words.known.get(number as usize)?;
-            words.push_number(n_alike, Some(number));
+            texts.known.get(number as usize)?;
+            texts.push_number(n_alike, Some(number));
             to_take -= n_alike;
         }
     }
@@ -192,9 +192,9 @@ mod tests {
         fn any_page_is_refused_or_read_without_panic(
             page in prop::collection::vec(any::<u8>(), 0..100), n_rows in 1usize..50, plain in any::<bool>(),
         ) {
-            let mut words = Words { known: vec!["a".into(), "b".into()], runs: Vec::new() };
+            let mut texts = TextRuns { known: vec!["a".into(), "b".into()], runs: Vec::new() };
             let encoding = if plain { Encoding::PLAIN } else { Encoding::RLE_DICTIONARY };
-            let _ = read_page(&mut words, &page, n_rows, encoding);
+            let _ = read_page(&mut texts, &page, n_rows, encoding);
         }
     }
 }
