@@ -1,54 +1,180 @@
-//! What can go wrong with an archive, each with the thing it happened to and what to do.
+//! What can go wrong with an archive, and what it happened to.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// The outcome of a call on an archive.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// Why a call on an archive failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{address} is not a Tracewise archive: it has no {marker}; import or record into it first")]
-    NotAnArchive { address: String, marker: &'static str },
+    /// The address does not hold an archive.
+    #[error("{address} is not a Tracewise archive: it has no {marker}")]
+    NotAnArchive {
+        /// Where an archive was looked for.
+        address: String,
+        /// The file that every archive has.
+        marker: &'static str,
+    },
+    /// A newer Tracewise wrote this.
+    #[error("{address} has format {found}, and this Tracewise reads formats up to {known}")]
+    NewerFormat {
+        /// The archive or file.
+        address: String,
+        /// The version it has.
+        found: u32,
+        /// The newest version that can be read.
+        known: u32,
+    },
+    /// The address cannot name an archive.
+    #[error("{address} cannot be the address of an archive: {reason}")]
+    Address {
+        /// The address as it was given.
+        address: String,
+        /// Why it is refused.
+        reason: String,
+    },
+    /// There is no directory in which writes to a bucket can be prepared.
     #[error(
-        "{address} has format {found}, and this Tracewise knows up to {known}: use a newer Tracewise to read it"
+        "{address}: there is no spool directory for writes, because neither XDG_STATE_HOME nor HOME is set"
     )]
-    NewerFormat { address: String, found: u32, known: u32 },
-    #[error("{address} is no place for an archive: {reason}")]
-    Address { address: String, reason: String },
-    #[error("{path} is damaged: {reason}; `tracewise archive verify` lists every damaged file")]
-    Damaged { path: String, reason: String },
-    #[error("{path} was removed while it was being read; try again, or compact with --grace 10m")]
-    Gone { path: String },
+    NoSpool {
+        /// The address of the archive.
+        address: String,
+    },
+    /// Stored bytes are not what was written.
+    #[error("{path} is damaged: {reason}")]
+    Damaged {
+        /// The damaged file.
+        path: String,
+        /// How the damage shows.
+        reason: String,
+    },
+    /// A compaction removed a file that a snapshot refers to.
+    #[error("{path} was removed while it was being read")]
+    Gone {
+        /// The removed file.
+        path: String,
+    },
+    /// A file in the archive that the archive did not write.
     #[error("{path} is not a file of this archive: move it elsewhere")]
-    Foreign { path: String },
-    #[error("no space left for {path}: free some, nothing was lost; accepting goes on when there is room")]
-    NoSpace { path: PathBuf },
-    #[error("{cause}; what was written is safe, and the next command on this archive finishes it")]
-    Unfinished { cause: Box<Error> },
-    #[error("{path} is in use by another process: one at a time may do this")]
-    Busy { path: PathBuf },
+    Foreign {
+        /// The file.
+        path: String,
+    },
+    /// The disk is full. Nothing that was acknowledged is lost.
+    #[error("no space left for {path}: nothing was lost, and writing continues when there is room")]
+    NoSpace {
+        /// The file that could not be written.
+        path: PathBuf,
+    },
+    /// A commit was decided and could not be completed. The next opener of the archive completes it.
+    #[error("{cause}; what was written is safe, and the next command on this archive completes it")]
+    Unfinished {
+        /// What kept it from being completed.
+        cause: Box<Error>,
+    },
+    /// Another process holds the lock.
+    #[error("{path} is locked by another process")]
+    Busy {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// An operating system error on a local file.
     #[error("{path}: {source}")]
-    Io { path: PathBuf, source: io::Error },
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system reported.
+        source: io::Error,
+    },
+    /// An error of the object store.
     #[error("{path}: {}", store_message(cause))]
-    Store { path: String, cause: object_store::Error },
+    Store {
+        /// The object.
+        path: String,
+        /// What the store reported.
+        cause: object_store::Error,
+    },
+    /// A CSV file that cannot be imported.
     #[error("{file}{}: {reason}", row.map(|row| format!(", row {row}")).unwrap_or_default())]
-    Csv { file: String, row: Option<u64>, reason: String },
+    Csv {
+        /// The file.
+        file: String,
+        /// The line, if one cell or row is at fault.
+        row: Option<u64>,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A column map that makes no sense.
     #[error("column map {file}: {reason}")]
-    ColumnMap { file: String, reason: String },
+    ColumnMap {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A server that answered wrongly, or not at all.
     #[error("{url}: {reason}")]
-    Server { url: String, reason: String },
-    #[error("{node} was read at {time} ms, which is no time an archive can hold; check its clock")]
-    Time { node: String, time: i64 },
+    Server {
+        /// Its address, without a password.
+        url: String,
+        /// What went wrong.
+        reason: String,
+    },
+    /// A server did not answer within the timeout.
+    #[error("{url}: no answer in time")]
+    Timeout {
+        /// Its address, without a password.
+        url: String,
+    },
+    /// A Prometheus has none of the metrics that were looked for.
+    #[error("{url}: no metric {} with a label {node_label:?} in that time range", metrics.join(" or "))]
+    NoMetric {
+        /// Its address, without a password.
+        url: String,
+        /// The names that were looked for.
+        metrics: Vec<String>,
+        /// The label that names the node.
+        node_label: String,
+    },
+    /// A reading with a time that no file name can hold.
+    #[error(
+        "{node} was read at {time} ms since the epoch, which is outside the years 1970 to 9999; check its clock"
+    )]
+    Time {
+        /// The node.
+        node: String,
+        /// Milliseconds since the epoch.
+        time: i64,
+    },
+    /// A node name that no directory name can hold.
     #[error("{name:?} is too long for the name of a node")]
-    NodeName { name: String },
+    NodeName {
+        /// The name.
+        name: String,
+    },
+    /// Labels that contradict each other, or labels that are there.
     #[error("{address} cannot take these labels: {reason}")]
-    Labels { address: String, reason: String },
+    Labels {
+        /// The address of the archive.
+        address: String,
+        /// The contradiction.
+        reason: String,
+    },
+    /// The runtime given in the settings was shut down during a call.
     #[error("the runtime of the archive's network calls has ended")]
     RuntimeEnded,
+    /// The call was asked to stop.
     #[error("{0}")]
     Stopped(#[from] workload::Stopped),
-    #[error("nothing to read: {what}")]
-    Nothing { what: String },
+    /// An import without readings.
+    #[error("nothing to import: {what}")]
+    Nothing {
+        /// What is empty.
+        what: String,
+    },
 }
 
 impl From<files::Error> for Error {
@@ -68,7 +194,7 @@ impl Error {
         }
     }
 
-    /// Whether what was asked for is not there (any more).
+    /// Whether an object is not there, or not there any more.
     pub(crate) fn is_not_found(&self) -> bool {
         matches!(self, Self::Gone { .. } | Self::Store { cause: object_store::Error::NotFound { .. }, .. })
     }

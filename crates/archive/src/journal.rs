@@ -373,3 +373,91 @@ impl Reader<'_> {
         Ok(false)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use workload::{Cpu, Measure, Millis, ModeSet, Owner, ThreadReading, Ticks};
+
+    fn reading(second: i64) -> NodeReading {
+        let thread = ThreadReading { cpu: Cpu(0), ticks: Ticks([second as u64; 8]), owner: Owner::Nobody };
+        NodeReading {
+            node: NodeName::new(if second % 2 == 0 { "n1" } else { "n2" }).unwrap(),
+            time: Timestamp::from_seconds(second),
+            threads: vec![thread],
+            jobs: Vec::new(),
+        }
+    }
+
+    /// A segment of `n_readings`, and where each record ends.
+    fn segment(folder: &Path, n_readings: i64) -> (PathBuf, Vec<u64>) {
+        let source = Source {
+            origin: "test".into(),
+            measure: Measure::Counter,
+            ticks_per_second: 100,
+            modes: ModeSet::ALL,
+            period: Millis::SECOND,
+        };
+        let mut journal = Journal::new(folder.to_owned()).unwrap();
+        let ends = (0..n_readings).map(|second| {
+            journal.append(&[reading(second)], &source).unwrap();
+            journal.bytes()
+        });
+        let ends = ends.collect();
+        (journal.close().unwrap(), ends)
+    }
+
+    /// The seconds that can be read of a segment.
+    fn seconds(path: &Path) -> Result<(Ending, BTreeSet<i64>)> {
+        let index = SegmentIndex::read(path)?;
+        let mut found = BTreeSet::new();
+        for node in index.nodes() {
+            for part in index.read_node(node)? {
+                found.extend(part.threads.times.iter().map(|time| time / 1_000));
+            }
+        }
+        Ok((index.ending, found))
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_segment_that_is_cut_short_holds_every_record_before_the_cut(cut in 0u64..600) {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, ends) = segment(folder.path(), 12);
+            let length = cut.min(ends[ends.len() - 1]);
+            File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+            let (ending, found) = seconds(&path).unwrap();
+            let n_whole = ends.iter().filter(|end| **end <= length).count() as i64;
+            prop_assert_eq!(found, (0..n_whole).collect());
+            let is_between_records = length == MAGIC.len() as u64 || ends.contains(&length);
+            prop_assert_eq!(ending == Ending::Whole, is_between_records);
+        }
+
+        #[test]
+        fn a_flipped_byte_loses_no_record_before_it_and_invents_none(at in 8usize..600, bit in 0u8..8) {
+            let folder = tempfile::tempdir().unwrap();
+            let (path, ends) = segment(folder.path(), 12);
+            let mut bytes = fs::read(&path).unwrap();
+            let at = at.min(bytes.len() - 1);
+            bytes[at] ^= 1 << bit;
+            fs::write(&path, bytes).unwrap();
+            let (ending, found) = seconds(&path).unwrap();
+            let n_before = ends.iter().filter(|end| **end <= at as u64).count() as i64;
+            prop_assert_eq!(found, (0..n_before).collect());
+            let is_last = n_before + 1 == ends.len() as i64;
+            prop_assert!(matches!(ending, Ending::Damaged { .. }) || is_last, "{ending:?}");
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(is_segment in any::<bool>(), bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join(format!("{}.log", next_id()));
+            let head: &[u8] = if is_segment { MAGIC } else { b"" };
+            fs::write(&path, [head, &bytes].concat()).unwrap();
+            let _ = seconds(&path);
+        }
+    }
+}

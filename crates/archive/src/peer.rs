@@ -13,28 +13,25 @@ use crate::runtime::Runtime;
 pub enum NoAnswer {
     /// The call was stopped, or could not be made at all.
     Ended(Error),
-    Failed(Failure),
+    Timeout,
+    /// Asking again may help.
+    Failed {
+        reason: String,
+    },
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    pub reason: String,
-    /// Whether asking again may help.
-    pub is_passing: bool,
-}
-
-impl From<&reqwest::Error> for Failure {
-    fn from(error: &reqwest::Error) -> Self {
-        let (reason, is_passing) = if error.is_timeout() {
-            ("it does not answer in time".into(), false)
+impl From<reqwest::Error> for NoAnswer {
+    fn from(error: reqwest::Error) -> Self {
+        let reason = if error.is_timeout() {
+            return Self::Timeout;
         } else if error.is_connect() {
-            ("cannot connect; is it running, and is the address right?".into(), true)
+            "cannot connect; is it running, and is the address right?".into()
         } else if error.is_body() || error.is_decode() {
-            ("its answer was cut off".into(), true)
+            "its answer was cut off".into()
         } else {
-            (format!("the request failed: {}", net::root_cause(error)), true)
+            format!("the request failed: {}", net::root_cause(&error))
         };
-        Self { reason, is_passing }
+        Self::Failed { reason }
     }
 }
 
@@ -93,7 +90,7 @@ impl Peer {
             response.bytes().await.map(|body| (status, body))
         };
         let answered = self.runtime.wait(&self.stop, answer).map_err(NoAnswer::Ended)?;
-        answered.map_err(|error: reqwest::Error| NoAnswer::Failed((&error).into()))
+        answered.map_err(NoAnswer::from)
     }
 
     /// Waits before asking again.
@@ -104,7 +101,8 @@ impl Peer {
     pub fn no_answer(&self, cause: NoAnswer) -> Error {
         match cause {
             NoAnswer::Ended(error) => error,
-            NoAnswer::Failed(failure) => self.failed(failure.reason),
+            NoAnswer::Timeout => Error::Timeout { url: self.shown.clone() },
+            NoAnswer::Failed { reason } => self.failed(reason),
         }
     }
 }

@@ -101,10 +101,9 @@ impl Spool {
 fn default_folder(store: &Store) -> Result<PathBuf> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/state"));
     let state = std::env::var_os("XDG_STATE_HOME").map(PathBuf::from).or_else(home);
-    state.map(|state| state.join("tracewise/spool")).ok_or_else(|| Error::Address {
-        address: store.address().to_owned(),
-        reason: "there is no place to prepare writes in; set archive.spool".into(),
-    })
+    state
+        .map(|state| state.join("tracewise/spool"))
+        .ok_or_else(|| Error::NoSpool { address: store.address().to_owned() })
 }
 
 #[derive(Serialize, Deserialize)]

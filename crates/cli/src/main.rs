@@ -3,6 +3,8 @@
 mod args;
 mod commands;
 mod config;
+mod hints;
+mod live_view;
 mod memory;
 mod output;
 mod progress;
@@ -27,6 +29,9 @@ fn main() -> ExitCode {
         }
         Err(error) => {
             output::eprint_note(&format!("error: {}", output::one_line(&error)));
+            if let Some(hint) = hints::hint(&error) {
+                output::eprint_note(&format!("hint: {hint}"));
+            }
             ExitCode::FAILURE
         }
     }

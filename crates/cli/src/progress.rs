@@ -1,19 +1,30 @@
-//! How far long work has come: a bar on a terminal, a line now and then elsewhere.
+//! Progress of long operations: a bar on a terminal, a line from time to time elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::text::show_duration;
 
 use crate::output::eprint_note;
 
-const LINE_EVERY: Duration = Duration::from_secs(5);
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
 
+/// Shows how far an operation is. When it is dropped, a bar is cleared, and lines get a last one that
+/// says how long the operation took.
 pub struct Progress {
     what: String,
+    begun: Instant,
     bar: Option<ProgressBar>,
-    last_line: Mutex<Instant>,
+    lines: Mutex<Lines>,
+}
+
+/// What was printed where there is no terminal.
+struct Lines {
+    last: Instant,
+    n_printed: u32,
+    is_complete: bool,
 }
 
 impl Progress {
@@ -26,7 +37,9 @@ impl Progress {
             bar.set_message(what.clone());
             bar
         });
-        Self { what, bar, last_line: Mutex::new(Instant::now()) }
+        let begun = Instant::now();
+        let lines = Mutex::new(Lines { last: begun, n_printed: 0, is_complete: false });
+        Self { what, begun, bar, lines }
     }
 
     pub fn update(&self, done: u64, total: u64) {
@@ -35,11 +48,25 @@ impl Progress {
             bar.set_position(done);
             return;
         }
-        let mut last = self.last_line.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if last.elapsed() >= LINE_EVERY {
-            *last = Instant::now();
+        let mut lines = self.lines();
+        lines.is_complete = done >= total;
+        if lines.last.elapsed() >= LINE_INTERVAL && !lines.is_complete {
+            lines.last = Instant::now();
+            lines.n_printed += 1;
             eprint_note(&format!("{}: {} %", self.what, done * 100 / total.max(1)));
         }
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The line that ends those that were printed, if any were.
+    fn last_line(&self) -> Option<String> {
+        let lines = self.lines();
+        let took = show_duration(self.begun.elapsed().as_secs_f64());
+        let ending = if lines.is_complete { "done in" } else { "ended after" };
+        (lines.n_printed > 0).then(|| format!("{}: {ending} {took}", self.what))
     }
 }
 
@@ -48,5 +75,24 @@ impl Drop for Progress {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+        if let Some(line) = self.last_line() {
+            eprint_note(&line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_were_printed_are_ended_by_one() {
+        let progress = Progress::new("reading x");
+        progress.update(84, 100);
+        assert_eq!(progress.last_line(), None, "nothing was printed that needs an end");
+        progress.lines().n_printed = 1;
+        assert_eq!(progress.last_line().as_deref(), Some("reading x: ended after 0s"));
+        progress.update(100, 100);
+        assert_eq!(progress.last_line().as_deref(), Some("reading x: done in 0s"));
     }
 }

@@ -16,7 +16,7 @@ use workload::{
 
 use super::nominal_period;
 use crate::error::{Error, Result};
-use crate::peer::{self, NoAnswer, Peer};
+use crate::peer::{NoAnswer, Peer};
 use crate::{Archive, LoadReport, Loader};
 
 const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
@@ -61,7 +61,7 @@ impl PrometheusImport {
     pub fn survey(query: PrometheusQuery, stop: &Stop) -> Result<Self> {
         let server = Server::new(&query, stop)?;
         if query.from >= query.to {
-            return Err(server.failed("the stretch of time is empty: --from has to be before --to".into()));
+            return Err(server.failed("the time range is empty: it ends before it starts".into()));
         }
         let metric = server.choose_metric(&query)?;
         let selector = Selector { metric, matchers: query.matchers.clone() };
@@ -84,7 +84,7 @@ impl PrometheusImport {
         };
         loaded.map_err(|error| match error {
             LoadError::Other(error) => error,
-            LoadError::FinerTicks => self.server.failed("its counters are no seconds of CPU time".into()),
+            LoadError::FinerTicks => self.server.failed("its counters are not seconds of CPU time".into()),
         })
     }
 
@@ -339,7 +339,7 @@ impl Server {
         let mut url = url.clone();
         url.query_pairs_mut().extend_pairs(query);
         let (status, body) = self.0.get(url).map_err(|cause| Refusal {
-            is_passing: matches!(cause, NoAnswer::Failed(peer::Failure { is_passing: true, .. })),
+            is_passing: matches!(cause, NoAnswer::Failed { .. }),
             failure: Failure { error: self.0.no_answer(cause), is_too_much: false },
         })?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
@@ -384,12 +384,11 @@ impl Server {
                 return Ok(name.into());
             }
         }
-        Err(self.failed(format!(
-            "it has neither {} nor {NODE_EXPORTER_METRIC} with a label {:?} in that stretch of \
-             time; name yours with --metric and --node-label",
-            metric::CPU_SECONDS,
-            query.node_label
-        )))
+        Err(Error::NoMetric {
+            url: self.0.shown.clone(),
+            metrics: vec![metric::CPU_SECONDS.into(), NODE_EXPORTER_METRIC.into()],
+            node_label: query.node_label.clone(),
+        })
     }
 
     fn label_values(&self, query: &PrometheusQuery, selector: &Selector, label: &str) -> Result<Vec<String>> {

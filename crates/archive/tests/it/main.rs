@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod compaction;
+mod csv;
 mod damage;
 mod full_disk;
 mod golden;

@@ -1,7 +1,6 @@
 //! `tracewise record`
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use agent::node::{Collector, Node, NodeSettings};
@@ -15,9 +14,13 @@ use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, T
 use crate::args::RecordArgs;
 use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
+use crate::live_view::LiveView;
 use crate::output::{eprint_note, print};
 
+/// Characters of a bar.
 const BAR: usize = 40;
+/// Threads that a terminal has lines for.
+const MOST_THREADS: usize = 32;
 
 pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
@@ -72,30 +75,20 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
 /// What people see while it records.
 struct View {
     json: bool,
-    redraws: bool,
+    live: LiveView,
     derivers: BTreeMap<Cpu, Deriver>,
     node: NodeName,
     period: Millis,
     scale: Scale,
     n_kept: u64,
+    /// Whether somebody still reads what is printed.
     is_watched: bool,
-    n_lines: usize,
 }
 
 impl View {
     fn new(node: NodeName, period: Millis, scale: Scale, json: bool) -> Self {
-        let redraws = std::io::stdout().is_terminal() && !json;
-        Self {
-            json,
-            redraws,
-            derivers: BTreeMap::new(),
-            node,
-            period,
-            scale,
-            n_kept: 0,
-            is_watched: true,
-            n_lines: 0,
-        }
+        let live = LiveView::new();
+        Self { json, live, derivers: BTreeMap::new(), node, period, scale, n_kept: 0, is_watched: true }
     }
 
     /// Shows a reading. When nobody looks any more, recording goes on all the same.
@@ -130,19 +123,15 @@ impl View {
             mean(Rates::system) * 100.0,
             mean(Rates::iowait) * 100.0,
         );
-        if !self.redraws {
+        if !self.live.is_drawn() {
             return if self.n_kept % 10 == 2 { print(&summary) } else { Ok(()) };
         }
-        let mut stdout = std::io::stdout().lock();
-        if self.n_lines > 0 {
-            write!(stdout, "\x1b[{}A", self.n_lines)?;
-        }
-        writeln!(stdout, "\x1b[2K{summary}")?;
-        for (cpu, rates) in rates.iter().take(32) {
-            let bar = rates.map_or_else(String::new, bar);
-            writeln!(stdout, "\x1b[2Kcpu{cpu:<4} {bar}")?;
-        }
-        self.n_lines = rates.len().min(32) + 1;
+        let thread = |(cpu, rates): &(u16, Option<Rates>)| {
+            format!("cpu{cpu:<4} {}", rates.map_or_else(String::new, bar))
+        };
+        let lines: Vec<String> =
+            std::iter::once(summary).chain(rates.iter().take(MOST_THREADS).map(thread)).collect();
+        self.live.draw(&lines);
         Ok(())
     }
 

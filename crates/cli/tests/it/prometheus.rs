@@ -155,5 +155,5 @@ fn a_stretch_without_samples_is_said_to_be_empty() {
     let output = run(&mut import_command(&server.url(), 1_700_000_000, 1_700_000_600, folder.path()));
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
-    assert!(said.contains("neither tracewise_cpu_seconds_total nor node_cpu_seconds_total"), "{said}");
+    assert!(said.contains("no metric tracewise_cpu_seconds_total or node_cpu_seconds_total"), "{said}");
 }
