@@ -65,7 +65,7 @@ impl Timestamp {
     /// The latest multiple of `step` that is not after this moment.
     #[must_use]
     pub const fn floor(self, step: Millis) -> Self {
-        Self(self.0.div_euclid(step.0) * step.0)
+        Self(self.0.saturating_sub(self.0.rem_euclid(step.0)))
     }
 
     /// Epoch seconds as people write them: whole, or with three decimals.
@@ -162,5 +162,6 @@ mod tests {
     fn the_floor_of_a_moment_before_the_epoch_is_not_after_it() {
         assert_eq!(Timestamp(-1).floor(Millis::SECOND), Timestamp(-1_000));
         assert_eq!(Timestamp(999).floor(Millis::SECOND), Timestamp(0));
+        assert_eq!(Timestamp::MIN.floor(Millis::HOUR), Timestamp::MIN);
     }
 }
