@@ -1,4 +1,5 @@
-//! Segments of a journal: garbled bytes are refused or read, and nothing panics.
+//! Segments of a journal: garbled bytes, and garbled records with right checksums, are refused or read, and
+//! nothing panics.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -18,9 +19,24 @@ static ARCHIVE: LazyLock<(Archive, tempfile::TempDir)> = LazyLock::new(|| {
     (archive, folder)
 });
 
-fuzz_target!(|bytes: &[u8]| {
+/// Records with their lengths and checksums: each takes as many bytes as the byte before it says.
+fn framed(mut bytes: &[u8]) -> Vec<u8> {
+    let mut records = Vec::new();
+    while let Some((length, rest)) = bytes.split_first() {
+        let (payload, rest) = rest.split_at(rest.len().min(usize::from(*length)));
+        records.extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        records.extend_from_slice(&crc32fast::hash(payload).to_le_bytes());
+        records.extend_from_slice(payload);
+        bytes = rest;
+    }
+    records
+}
+
+fuzz_target!(|input: (bool, &[u8])| {
     let (archive, folder) = &*ARCHIVE;
-    let segment = [b"TWJRNL\0\x02".as_slice(), bytes].concat();
+    let (is_framed, bytes) = input;
+    let records = if is_framed { framed(bytes) } else { bytes.to_vec() };
+    let segment = [b"TWJRNL\0\x02".as_slice(), &records].concat();
     std::fs::write(folder.path().join(SEGMENT), segment).expect("a segment");
     let Ok(snapshot) = archive.snapshot(Selection::default()) else { return };
     for node in snapshot.nodes() {

@@ -10,41 +10,59 @@ use crate::{Archive, Selection};
 /// One node's share of an archive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeSummary {
+    /// The node.
     pub node: NodeName,
     /// First and last reading.
     pub first: Timestamp,
+    /// Last reading.
     pub last: Timestamp,
+    /// Hardware threads that were read.
     pub threads: usize,
     /// Readings of a thread at a moment, each counted once.
     pub readings: u64,
+    /// How often the node was read, in milliseconds.
     pub period_ms: i64,
+    /// Jobs that owned a thread.
     pub jobs: BTreeSet<JobId>,
+    /// Where the readings come from.
     pub sources: BTreeSet<String>,
+    /// Parquet files.
     pub files: usize,
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
 /// When and where a job was seen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobSummary {
+    /// The job.
     pub job: JobId,
+    /// First reading.
     pub first: Timestamp,
+    /// Last reading.
     pub last: Timestamp,
+    /// Nodes on which it owned a thread.
     pub nodes: BTreeSet<NodeName>,
 }
 
+/// The nodes and jobs of an archive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Catalog {
+    /// The address of the archive.
     pub archive: String,
+    /// One summary per node.
     pub nodes: Vec<NodeSummary>,
+    /// One summary per job.
     pub jobs: Vec<JobSummary>,
 }
 
 impl Catalog {
+    /// Readings of all nodes.
     pub fn readings(&self) -> u64 {
         self.nodes.iter().map(|node| node.readings).sum()
     }
 
+    /// Bytes of all Parquet files.
     pub fn bytes(&self) -> u64 {
         self.nodes.iter().map(|node| node.bytes).sum()
     }

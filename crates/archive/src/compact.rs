@@ -22,11 +22,16 @@ pub struct Retention {
     pub max_bytes: Option<u64>,
 }
 
+/// What a compaction did.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CompactReport {
+    /// Files before.
     pub files_before: usize,
+    /// Files after.
     pub files_after: usize,
+    /// Bytes before.
     pub bytes_before: u64,
+    /// Bytes after.
     pub bytes_after: u64,
     /// Files that retention removed, or would remove in a dry run.
     pub removed: Vec<String>,

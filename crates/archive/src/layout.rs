@@ -35,8 +35,10 @@ pub enum Table {
 }
 
 impl Table {
+    /// Both tables.
     pub const ALL: [Self; 2] = [Self::Cpu, Self::Cgroup];
 
+    /// The name of its directory.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cpu => "cpu",

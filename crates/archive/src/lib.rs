@@ -13,6 +13,8 @@
 //!
 //! Calls on an archive made by [`Archive::with_stop`] end within a second of the request to stop.
 
+#![warn(missing_docs)]
+
 mod catalog;
 mod columns;
 mod compact;
@@ -61,6 +63,7 @@ use store::Store;
 /// How archives are reached.
 #[derive(Debug, Clone, Default)]
 pub struct Settings {
+    /// How buckets are reached.
     pub s3: S3Settings,
     /// A multi-thread runtime to make network calls on. Without one, each archive that is opened has
     /// two threads of its own for them.
@@ -129,6 +132,7 @@ impl Archive {
         Ok(true)
     }
 
+    /// The address that the archive was opened with.
     pub fn address(&self) -> &str {
         self.store.address()
     }

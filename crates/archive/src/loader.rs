@@ -16,6 +16,7 @@ use crate::store::Store;
 /// What an import brought.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LoadReport {
+    /// Nodes with readings.
     pub nodes: usize,
     /// Readings of a thread at a moment, each counted once.
     pub readings: u64,
@@ -23,9 +24,13 @@ pub struct LoadReport {
     pub repeated: u64,
     /// Readings that the source speaks of but does not have, in whole or in part.
     pub missing: u64,
+    /// Time of the first reading.
     pub first: Option<Timestamp>,
+    /// Time of the last reading.
     pub last: Option<Timestamp>,
+    /// Parquet files written.
     pub files: usize,
+    /// Bytes of these files.
     pub bytes: u64,
 }
 
@@ -72,6 +77,7 @@ impl Loader {
         self.report.missing += n_readings;
     }
 
+    /// Adds a reading of one thread.
     pub fn push(&mut self, node: &NodeName, time: Timestamp, reading: &ThreadReading) -> Result<()> {
         self.n_pushed += 1;
         match &mut self.gathered {

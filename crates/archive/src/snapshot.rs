@@ -25,8 +25,11 @@ const LOOKBACK: Millis = Millis(2 * 3_600_000);
 /// Which readings are wanted. Nothing given means everything.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
+    /// Only this node.
     pub node: Option<NodeName>,
+    /// Only threads while this job owned them.
     pub job: Option<JobId>,
+    /// Start of the time range.
     pub from: Timestamp,
     /// The first moment that is not wanted any more.
     pub to: Timestamp,

@@ -17,17 +17,24 @@ use crate::layout::{StoredFile, Table, date_of};
 /// Something wrong, and where.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
+    /// The file.
     pub path: String,
+    /// What is wrong with it.
     pub problem: String,
 }
 
+/// What a verification found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
+    /// Undamaged Parquet files.
     pub files: usize,
+    /// Readings in these files.
     pub readings: u64,
+    /// Bytes of these files.
     pub bytes: u64,
     /// Segments of the journal, whose readings are not in Parquet yet.
     pub journal_segments: usize,
+    /// Damage.
     pub problems: Vec<Finding>,
     /// Harmless leftovers of a crash, which the next write or compaction clears away.
     pub leftovers: Vec<Finding>,

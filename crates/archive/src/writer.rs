@@ -20,7 +20,9 @@ use crate::store::{Store, create_folders};
 /// When a segment of the journal is turned into Parquet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WriterSettings {
+    /// The size at which a segment is closed.
     pub segment_bytes: u64,
+    /// The age at which a segment is closed.
     pub segment_length: Duration,
 }
 

@@ -1,4 +1,4 @@
-//! One configuration: defaults, then the file, then the environment, then flags.
+//! The configuration: defaults, overridden by the file, by the environment, and by flags.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use workload::units::{parse_bytes, parse_duration};
 
 const FILE: &str = "tracewise.toml";
 const PREFIX: &str = "TRACEWISE_";
-/// Variables with that prefix that are no settings.
+/// Variables with that prefix that are not settings.
 const OTHER_VARIABLES: [&str; 2] = ["TRACEWISE_CONFIG", "TRACEWISE_DATA"];
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ impl Default for RecordConfig {
     }
 }
 
-/// A value that is written with its unit, and kept as it was written.
+/// A value that is written with its unit, together with its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Written<T> {
     pub value: T,
@@ -105,7 +105,7 @@ impl<'de> Deserialize<'de> for Written<u64> {
 }
 
 impl Config {
-    /// The settings in force. Flags are applied by the commands that have them.
+    /// The settings that apply. Commands apply their flags on top.
     pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
         let config = match in_force(file) {
             Some(file) => Self::read(&file)?,
@@ -136,14 +136,14 @@ impl Config {
                 continue;
             }
             if !set_by_variable(&mut table, &shape, &path.to_lowercase(), &value) {
-                bail!("{name} is no setting; `tracewise config example` shows those there are");
+                bail!("{name} is not a setting; `tracewise config example` lists all settings");
             }
         }
         let text = toml::to_string(&table)?;
         toml::from_str(&text).map_err(|error| anyhow::anyhow!("environment: {}", error.message()))
     }
 
-    /// Every setting with some value, to know their names by.
+    /// Every setting with some value, for their names.
     fn complete() -> Self {
         let mut config = Self::default();
         config.archive.spool = Some(PathBuf::new());
@@ -167,7 +167,7 @@ impl Config {
     }
 }
 
-/// The file that is read: the one named, or the one in this folder.
+/// The file that is read: the one given, or the one in the current directory.
 pub fn in_force(file: Option<&Path>) -> Option<PathBuf> {
     file.map(Path::to_owned).or_else(|| Some(PathBuf::from(FILE)).filter(|file| file.exists()))
 }
@@ -188,7 +188,7 @@ fn set_by_variable(table: &mut Table, shape: &Table, path: &str, value: &str) ->
                 let text = || Value::String(value.to_owned());
                 let value = match known {
                     Value::String(_) => text(),
-                    // What cannot be read as what it has to be is refused with all else, by its name.
+                    // A value of the wrong type is rejected later, with the name of the setting.
                     _ => value.parse().unwrap_or_else(|_| text()),
                 };
                 table.insert(key.clone(), value);
@@ -200,32 +200,32 @@ fn set_by_variable(table: &mut Table, shape: &Table, path: &str, value: &str) ->
     false
 }
 
-pub const EXAMPLE: &str = r#"# Every setting of Tracewise with its default. Unknown keys are refused.
-# A setting can also come from the environment: TRACEWISE_ARCHIVE_S3_ENDPOINT is
-# `endpoint` in [archive.s3]. Flags win over the environment, the environment over this file.
+pub const EXAMPLE: &str = r#"# Every setting of Tracewise with its default. Unknown keys are rejected.
+# Environment variables override this file: TRACEWISE_ARCHIVE_S3_ENDPOINT is `endpoint`
+# in [archive.s3]. Flags override both.
 
 [archive]
-# Where CPU traces rest: a folder, or s3://bucket/prefix.
+# The default archive of --data and --into: a directory or s3://bucket/prefix.
 address = "data/archive"
-# Where writes to a bucket are prepared; ~/.local/state/tracewise/spool if not set.
+# Directory in which writes to a bucket are prepared; default: ~/.local/state/tracewise/spool.
 # spool = "/var/lib/tracewise/spool"
 
 [archive.s3]
-# Where the service answers, if it is not Amazon's own. Keys come from AWS_ACCESS_KEY_ID and
+# URL of the service, unless it is Amazon S3. Keys come from AWS_ACCESS_KEY_ID and
 # AWS_SECRET_ACCESS_KEY.
 # endpoint = "http://127.0.0.1:9000"
-# Where the bucket is, if AWS_REGION does not say.
+# Region of the bucket, unless AWS_REGION is set.
 # region = "us-east-1"
 
 [archive.retention]
-# What `tracewise archive compact` removes; nothing if not set.
+# What `tracewise archive compact` removes; by default nothing.
 # max_age = "90d"
 # max_size = "500GB"
 
 [record]
-# How often `tracewise record` reads.
+# Sampling interval of `tracewise record`.
 interval = "1s"
-# How long readings stay in the journal before they become Parquet; either way they are safe.
+# How long readings stay in the journal before they become Parquet. They are safe in both.
 segment = "1h"
 
 [detector]
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn the_example_says_the_defaults_and_names_every_setting() {
+    fn the_example_has_the_defaults_and_every_setting() {
         assert_eq!(toml::from_str::<Config>(EXAMPLE).unwrap(), Config::default());
         let uncommented: String = EXAMPLE
             .lines()
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_key_is_refused() {
+    fn a_misspelt_key_is_rejected() {
         assert!(toml::from_str::<Config>("[archive]\nadress = 'x'\n").is_err());
         assert!(with(&[("TRACEWISE_ARCHIVE_ADRESS", "x")]).is_err());
     }

@@ -1,4 +1,4 @@
-//! Moments as people write and read them.
+//! Times as people write and read them.
 
 use chrono::{DateTime, NaiveDate};
 use workload::Timestamp;
@@ -6,14 +6,14 @@ use workload::Timestamp;
 /// Epoch seconds, RFC 3339, or a day.
 pub fn parse_time(text: &str) -> Result<Timestamp, String> {
     if let Ok(seconds) = text.parse::<i64>() {
-        return seconds.checked_mul(1_000).map(Timestamp).ok_or_else(|| "too far away".into());
+        return seconds.checked_mul(1_000).map(Timestamp).ok_or_else(|| "it is out of range".into());
     }
     if let Ok(seconds) = text.parse::<f64>() {
         let is_sane = seconds.is_finite() && seconds.abs() < 1e12;
         return if is_sane {
             Ok(Timestamp((seconds * 1e3).round() as i64))
         } else {
-            Err("too far away".into())
+            Err("it is out of range".into())
         };
     }
     if let Ok(moment) = DateTime::parse_from_rfc3339(text) {
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_can_be_written_in_four_ways() {
+    fn a_time_can_be_written_in_four_ways() {
         let expected = Timestamp::from_seconds(1_763_193_600);
         for text in ["1763193600", "1763193600.0", "2025-11-15T08:00:00Z", "2025-11-15T09:00:00+01:00"] {
             assert_eq!(parse_time(text), Ok(expected), "{text}");

@@ -50,6 +50,7 @@ impl<'a> Cursor<'a> {
         Some(*first)
     }
 
+    /// A number, seven bits per byte.
     pub fn varint(&mut self) -> Option<u64> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
@@ -93,6 +94,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
+    /// Appends the record of a reading.
     pub fn encode(&mut self, reading: &NodeReading, source: &Source, bytes: &mut Vec<u8>) {
         let n_nodes = self.nodes.len() as u64;
         let is_new = !self.nodes.contains_key(&reading.node);
@@ -175,15 +177,20 @@ fn encode_threads(threads: &[ThreadReading], last: &mut Vec<ThreadReading>, byte
 /// The names that the records of one segment refer to by number.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
+    /// Nodes by number.
     pub nodes: Vec<NodeName>,
+    /// Sources by number.
     pub sources: Vec<Arc<Source>>,
 }
 
 /// What a record opens with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
+    /// The number of the node.
     pub node: usize,
+    /// The number of the source.
     pub source: usize,
+    /// When the node was read.
     pub time: Timestamp,
 }
 

@@ -37,8 +37,11 @@ impl Default for Derivation {
 /// How the ticks of a reading are to be understood: the part of a [`Source`] that matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
+    /// Whether ticks count since boot or per interval.
     pub measure: Measure,
+    /// The resolution of the ticks.
     pub ticks_per_second: u32,
+    /// How often the source reads.
     pub period: Millis,
 }
 
@@ -78,6 +81,7 @@ pub struct Deriver {
 }
 
 impl Deriver {
+    /// A deriver without any reading yet.
     pub fn new(derivation: &Derivation) -> Self {
         let Derivation { period, max_missed } = *derivation;
         Self { period, max_missed, before: None, latest: None }

@@ -8,14 +8,31 @@ use serde::{Deserialize, Serialize};
 /// Longer than any hostname, job array id or pod uid that schedulers make.
 const MAX_LENGTH: usize = 255;
 
+/// Why a name is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
+    /// It has no characters.
     #[error("a {what} cannot be empty")]
-    Empty { what: &'static str },
+    Empty {
+        /// What it names.
+        what: &'static str,
+    },
+    /// It is longer than any scheduler makes it.
     #[error("a {what} of {length} bytes is too long (at most {MAX_LENGTH})")]
-    TooLong { what: &'static str, length: usize },
+    TooLong {
+        /// What it names.
+        what: &'static str,
+        /// Its length in bytes.
+        length: usize,
+    },
+    /// It would garble a terminal or a file.
     #[error("{name:?} has a control character, which a {what} cannot have")]
-    ControlCharacter { what: &'static str, name: String },
+    ControlCharacter {
+        /// What it names.
+        what: &'static str,
+        /// The name.
+        name: String,
+    },
 }
 
 fn checked(what: &'static str, name: &str) -> Result<Arc<str>, IdError> {
@@ -39,10 +56,12 @@ macro_rules! name_type {
         pub struct $type(Arc<str>);
 
         impl $type {
+            /// Checks a name.
             pub fn new(name: impl AsRef<str>) -> Result<Self, IdError> {
                 checked($what, name.as_ref()).map(Self)
             }
 
+            /// The name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -101,7 +120,9 @@ impl fmt::Display for Cpu {
 /// One hardware thread of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ThreadId {
+    /// The node.
     pub node: NodeName,
+    /// The number of the thread on its node.
     pub cpu: Cpu,
 }
 

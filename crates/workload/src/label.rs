@@ -11,14 +11,19 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Set {
+    /// Detectors are trained on it.
     Train,
+    /// Thresholds and hyper-parameters are chosen on it.
     Validation,
+    /// Detectors are evaluated on it.
     Test,
 }
 
 impl Set {
+    /// Every set.
     pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
+    /// Its name in files and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -37,16 +42,23 @@ impl fmt::Display for Set {
 /// One job of a campaign, on the threads of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Label {
+    /// The campaign that the job belongs to.
     pub campaign: String,
+    /// What the job is used for.
     pub set: Set,
+    /// What the job is, such as `np` or `bad-io`.
     pub kind: String,
     /// Whether the job is an anomaly; absent in labels that were written before this field existed
     /// (see [`Label::is_anomalous`]).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anomalous: Option<bool>,
+    /// The job.
     pub job: JobId,
+    /// The node that it ran on.
     pub node: NodeName,
+    /// The threads that it owned.
     pub threads: Vec<Cpu>,
+    /// When it started.
     pub start: Timestamp,
     /// When it was read last while it ran.
     pub end: Timestamp,
@@ -73,13 +85,20 @@ impl Label {
 /// Trouble that was put into a stretch of a job's trace, on the threads of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Injection {
+    /// The kind of fault.
     #[serde(alias = "trouble")]
     pub fault: String,
+    /// The fraction of time that was moved between modes.
     pub strength: f32,
+    /// The job.
     pub job: JobId,
+    /// The node.
     pub node: NodeName,
+    /// The threads.
     pub threads: Vec<Cpu>,
+    /// First moment of the fault.
     pub start: Timestamp,
+    /// First moment after the fault.
     pub end: Timestamp,
 }
 

@@ -2,6 +2,8 @@
 //!
 //! No I/O and no learning. Cancellation ([`Stop`]) and metric names live here because every level uses them.
 
+#![warn(missing_docs)]
+
 pub mod codec;
 pub mod derive;
 pub mod id;

@@ -8,18 +8,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
+    /// Normal processes in user mode.
     User,
+    /// Niced processes in user mode.
     Nice,
+    /// Processes in kernel mode.
     System,
+    /// Idle.
     Idle,
+    /// Idle while I/O is outstanding.
     Iowait,
+    /// Servicing interrupts.
     Irq,
+    /// Servicing soft interrupts.
     Softirq,
+    /// Time that a hypervisor gave to others.
     Steal,
 }
 
 impl Mode {
+    /// The number of modes.
     pub const COUNT: usize = 8;
+    /// Every mode, in the kernel's order.
     pub const ALL: [Self; Self::COUNT] = [
         Self::User,
         Self::Nice,
@@ -31,6 +41,7 @@ impl Mode {
         Self::Steal,
     ];
 
+    /// The kernel's name of the mode.
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -44,6 +55,7 @@ impl Mode {
         }
     }
 
+    /// The mode with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|mode| mode.name() == name)
     }
@@ -55,13 +67,17 @@ impl Mode {
 pub struct ModeSet(u8);
 
 impl ModeSet {
+    /// Every mode.
     pub const ALL: Self = Self(u8::MAX);
+    /// No mode.
     pub const EMPTY: Self = Self(0);
 
+    /// Whether the mode is in the set.
     pub const fn contains(self, mode: Mode) -> bool {
         self.0 & (1 << mode as u8) != 0
     }
 
+    /// The modes of the set, in the kernel's order.
     pub fn iter(self) -> impl Iterator<Item = Mode> {
         Mode::ALL.into_iter().filter(move |mode| self.contains(*mode))
     }
@@ -92,6 +108,7 @@ impl From<ModeSet> for Vec<Mode> {
 pub struct Ticks(pub [u64; Mode::COUNT]);
 
 impl Ticks {
+    /// Ticks in all modes.
     pub fn total(&self) -> u64 {
         self.0.iter().fold(0, |sum, ticks| sum.saturating_add(*ticks))
     }

@@ -5,6 +5,7 @@ use crate::mode::{Mode, Ticks};
 /// How far from one the sum of four rates may lie.
 pub const SUM_TOLERANCE: f32 = 1e-5;
 
+/// Four numbers that are not fractions of one whole.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[error("rates {0:?} are not four shares of one")]
 pub struct RatesError(pub [f32; 4]);
@@ -21,6 +22,7 @@ impl Rates {
     /// A thread that did nothing.
     pub const IDLE: Self = Self([0.0, 0.0, 0.0, 1.0]);
 
+    /// Checks four rates.
     pub fn new(rates: [f32; 4]) -> Result<Self, RatesError> {
         let shares = rates.iter().all(|rate| (0.0..=1.0).contains(rate));
         let sum: f32 = rates.iter().sum();
@@ -44,22 +46,27 @@ impl Rates {
         Self([user as f32, system as f32, iowait as f32, other as f32])
     }
 
+    /// User time, including nice.
     pub const fn user(self) -> f32 {
         self.0[0]
     }
 
+    /// System time.
     pub const fn system(self) -> f32 {
         self.0[1]
     }
 
+    /// Time waiting for I/O.
     pub const fn iowait(self) -> f32 {
         self.0[2]
     }
 
+    /// Everything else: idle, interrupts, steal.
     pub const fn other(self) -> f32 {
         self.0[3]
     }
 
+    /// The rates in the order of [`CHANNELS`](Self::CHANNELS).
     pub const fn as_array(&self) -> &[f32; 4] {
         &self.0
     }

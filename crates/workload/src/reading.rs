@@ -21,6 +21,7 @@ pub enum Owner {
 }
 
 impl Owner {
+    /// The job, if exactly one job owns the thread.
     pub fn job(&self) -> Option<&JobId> {
         match self {
             Self::Job(job) => Some(job),
@@ -55,9 +56,11 @@ pub enum Measure {
 pub struct Source {
     /// The program, file or server, in words.
     pub origin: String,
+    /// Whether ticks count since boot or per interval.
     pub measure: Measure,
     /// The resolution: 100 for the kernel's clock ticks, 1000 for percentages with one decimal.
     pub ticks_per_second: u32,
+    /// The modes that the source has.
     pub modes: ModeSet,
     /// How often the source reads.
     pub period: Millis,
@@ -66,28 +69,39 @@ pub struct Source {
 /// One hardware thread at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadReading {
+    /// The number of the thread.
     pub cpu: Cpu,
+    /// Ticks in each mode.
     pub ticks: Ticks,
+    /// Who owned the thread.
     pub owner: Owner,
 }
 
 /// Microseconds during which some, or all, of a job's tasks waited for a resource, since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pressure {
+    /// Time in which at least one task waited.
     pub some_usec: Option<u64>,
+    /// Time in which all tasks waited.
     pub full_usec: Option<u64>,
 }
 
 /// One job's control group on one node at one moment; what the kernel does not offer is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobReading {
+    /// The job.
     pub job: JobId,
+    /// Memory charged to the job, including page cache.
     pub memory_bytes: Option<u64>,
+    /// The maximum of that since the job began.
     pub memory_peak_bytes: Option<u64>,
     /// Absent when the job has no limit.
     pub memory_limit_bytes: Option<u64>,
+    /// Waiting for a CPU.
     pub cpu_pressure: Pressure,
+    /// Waiting for memory.
     pub memory_pressure: Pressure,
+    /// Waiting for I/O.
     pub io_pressure: Pressure,
 }
 
@@ -105,6 +119,7 @@ impl JobReading {
         "io_pressure_full_usec",
     ];
 
+    /// All values, in the order of [`COUNTS`](Self::COUNTS).
     pub fn counts(&self) -> [Option<u64>; 9] {
         [
             self.memory_bytes,
@@ -119,6 +134,7 @@ impl JobReading {
         ]
     }
 
+    /// A reading with values in the order of [`COUNTS`](Self::COUNTS).
     pub fn from_counts(job: JobId, counts: [Option<u64>; 9]) -> Self {
         let pressure = |at: usize| Pressure { some_usec: counts[at], full_usec: counts[at + 1] };
         Self {
@@ -141,8 +157,12 @@ impl JobReading {
 /// One node at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReading {
+    /// The node.
     pub node: NodeName,
+    /// When it was read.
     pub time: Timestamp,
+    /// Its hardware threads.
     pub threads: Vec<ThreadReading>,
+    /// Its jobs.
     pub jobs: Vec<JobReading>,
 }

@@ -8,15 +8,19 @@ use serde_json::json;
 use crate::codec::{Cursor, Encoder, Names, NodeDecoder, put_varint};
 use crate::{NodeReading, Source, ThreadReading, Timestamp};
 
+/// The media type of joined segments.
 pub const MEDIA_TYPE: &str = "application/vnd.tracewise.samples";
 
 /// The first bytes; the last of them is the version.
 const MAGIC: &[u8; 8] = b"TWSMPL\0\x01";
 
+/// Why samples cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SamplesError {
+    /// They do not start like samples.
     #[error("these are not samples of a version this Tracewise knows")]
     Magic,
+    /// They are truncated or garbled.
     #[error("the samples end too early, or are damaged")]
     Damaged,
 }
@@ -41,6 +45,7 @@ impl Segment {
         }
     }
 
+    /// Adds a reading.
     pub fn push(&mut self, reading: &NodeReading, source: &Source) {
         self.record.clear();
         self.encoder.encode(reading, source, &mut self.record);
@@ -55,6 +60,7 @@ impl Segment {
         self.times
     }
 
+    /// What was written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }

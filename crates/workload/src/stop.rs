@@ -74,6 +74,7 @@ impl<'a> Control<'a> {
         self.stop.check()
     }
 
+    /// The request to stop.
     pub fn stop(&self) -> &'a Stop {
         self.stop
     }

@@ -15,14 +15,19 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub struct Millis(pub i64);
 
 impl Millis {
+    /// One second.
     pub const SECOND: Self = Self(1_000);
+    /// One hour.
     pub const HOUR: Self = Self(3_600_000);
+    /// One day.
     pub const DAY: Self = Self(86_400_000);
 
+    /// A number of whole seconds.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds * 1_000)
     }
 
+    /// The length in seconds.
     pub fn as_seconds(self) -> f64 {
         self.0 as f64 / 1e3
     }
@@ -55,9 +60,12 @@ impl<'de> Deserialize<'de> for Timestamp {
 }
 
 impl Timestamp {
+    /// Before every moment.
     pub const MIN: Self = Self(i64::MIN);
+    /// After every moment.
     pub const MAX: Self = Self(i64::MAX);
 
+    /// A moment at a whole second.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self(seconds * 1_000)
     }
@@ -107,10 +115,12 @@ pub mod epoch_millis {
 
     use super::Timestamp;
 
+    /// Writes milliseconds.
     pub fn serialize<S: Serializer>(time: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_i64(time.0)
     }
 
+    /// Reads milliseconds.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Timestamp, D::Error> {
         i64::deserialize(deserializer).map(Timestamp)
     }

@@ -49,22 +49,27 @@ impl Trace {
         }
     }
 
+    /// The thread.
     pub fn thread(&self) -> &ThreadId {
         &self.thread
     }
 
+    /// When the first step begins.
     pub fn start(&self) -> Timestamp {
         self.start
     }
 
+    /// The length of a step.
     pub fn period(&self) -> Millis {
         self.period
     }
 
+    /// The number of steps.
     pub fn len(&self) -> usize {
         self.rates.len()
     }
 
+    /// Whether it has no steps.
     pub fn is_empty(&self) -> bool {
         self.rates.is_empty()
     }
@@ -74,6 +79,7 @@ impl Trace {
         self.start + Millis(self.period.0 * index as i64)
     }
 
+    /// What is known about a step.
     pub fn coverage(&self, index: usize) -> Coverage {
         self.coverage[index]
     }
@@ -83,6 +89,7 @@ impl Trace {
         (self.coverage[index] != Coverage::Missing).then(|| self.rates[index])
     }
 
+    /// Who owned the thread in a step.
     pub fn owner(&self, index: usize) -> &Owner {
         &self.owners[self.owner_of_step[index] as usize]
     }
@@ -144,14 +151,17 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
+    /// The thread.
     pub fn thread(&self) -> &'a ThreadId {
         &self.trace.thread
     }
 
+    /// When the window begins.
     pub fn start(&self) -> Timestamp {
         self.trace.time(self.first)
     }
 
+    /// The rates of its steps.
     pub fn rates(&self) -> &'a [Rates] {
         &self.trace.rates[self.first..self.first + self.len]
     }

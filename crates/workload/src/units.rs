@@ -5,6 +5,7 @@ use std::time::Duration;
 const MILLISECOND: Duration = Duration::from_millis(1);
 const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
+/// A duration such as `15s` or `90d`, between a millisecond and a century.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let duration =
         humantime::parse_duration(text).map_err(|_| "write it like 15s, 100ms, 2h or 90d".to_owned())?;

@@ -22,6 +22,7 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// Whether the numbers count since boot or per interval.
     pub const fn measure(self) -> Measure {
         match self {
             Self::Percent | Self::Fraction => Measure::Interval,
@@ -43,9 +44,12 @@ impl Unit {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeFormat {
+    /// Seconds since the epoch, with or without a fraction.
     #[default]
     EpochSeconds,
+    /// Milliseconds since the epoch.
     EpochMilliseconds,
+    /// RFC 3339 text.
     Rfc3339,
 }
 
@@ -55,11 +59,17 @@ pub enum TimeFormat {
 pub enum Layout {
     /// A row a moment; a column for each node, thread and mode, named by a pattern such as
     /// `{node}_CPU{cpu}_{mode}%`.
-    Wide { columns: String },
+    Wide {
+        /// The pattern of the column names.
+        columns: String,
+    },
     /// A row for each moment and thread; a column a mode.
     Long {
+        /// The column with the node.
         node: String,
+        /// The column with the number of the hardware thread.
         cpu: String,
+        /// The column with the job, if there is one.
         #[serde(default)]
         job: Option<String>,
     },
@@ -70,8 +80,10 @@ pub enum Layout {
 pub struct ColumnMap {
     /// The column with the moment.
     pub time: String,
+    /// How the time is written.
     #[serde(default)]
     pub time_format: TimeFormat,
+    /// What the numbers are.
     pub unit: Unit,
     /// What stands where there is no value. Empty cells are always missing.
     #[serde(default)]
@@ -79,6 +91,7 @@ pub struct ColumnMap {
     /// Every row belongs to a job named like the file.
     #[serde(default)]
     pub job_is_file_name: bool,
+    /// Where nodes, threads and modes are.
     #[serde(flatten)]
     pub layout: Layout,
     /// The kernel's mode for each mode of the file.
@@ -86,6 +99,7 @@ pub struct ColumnMap {
 }
 
 impl ColumnMap {
+    /// Reads and checks a column map. `file` is its name in messages.
     pub fn from_toml(file: &str, text: &str) -> Result<Self> {
         let refused = |reason: String| Error::ColumnMap { file: file.to_owned(), reason };
         let map: Self = toml::from_str(text).map_err(|error| refused(error.to_string().trim_end().into()))?;

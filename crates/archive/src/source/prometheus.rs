@@ -33,7 +33,9 @@ const FINE_TICKS: u32 = 1_000_000;
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub struct PrometheusQuery {
+    /// The address of the server.
     pub url: String,
+    /// Start of the time range.
     pub from: Timestamp,
     /// The first moment that is not wanted any more.
     pub to: Timestamp,
@@ -43,6 +45,7 @@ pub struct PrometheusQuery {
     pub matchers: Option<String>,
     /// The label that names the node.
     pub node_label: String,
+    /// How long to wait for one answer.
     pub timeout: Duration,
 }
 

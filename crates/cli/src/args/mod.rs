@@ -1,4 +1,4 @@
-//! What can be typed.
+//! The command line: arguments and their help.
 
 mod analyze;
 mod campaign;
@@ -31,16 +31,29 @@ pub use workflows::{
     Learning, ReadArgs, RecordRunsArgs, TrainRunsArgs, WhichModel, WorkflowsCommand,
 };
 
-const TIMES: &str = "T is epoch seconds or RFC 3339, such as 2026-11-15T08:00:00Z";
+const TIMES: &str =
+    "T is a time: epoch seconds, RFC 3339 such as 2026-11-15T08:00:00Z, or a day such as 2026-11-15";
 
-/// Learns what normal looks like on a compute cluster, and says when, where and why it is not.
+/// Detects anomalies on compute clusters from CPU, job and workflow traces
 #[derive(Debug, Parser)]
-#[command(name = "tracewise", version, propagate_version = true)]
+#[command(
+    name = "tracewise",
+    version,
+    propagate_version = true,
+    after_help = "\
+Examples:
+  tracewise record --into traces                                  record this machine once a second
+  tracewise archive list --data traces                            what an archive contains
+  tracewise detect train --detector best --data traces --out model
+  tracewise detect watch --model model --data traces              report anomalies as they happen
+
+`tracewise COMMAND --help` and `tracewise COMMAND SUBCOMMAND --help` have more examples."
+)]
 pub struct Args {
-    /// Configuration file [default: tracewise.toml in this folder, if there is one]
+    /// Configuration file [default: tracewise.toml in the current directory, if it exists]
     #[arg(long, global = true, env = "TRACEWISE_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Say more on stderr
+    /// Log more to stderr
     #[arg(long, short, global = true)]
     pub verbose: bool,
     #[command(subcommand)]
@@ -49,49 +62,49 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Where CPU traces rest: import, look, export, look after
+    /// Import, inspect, export and maintain CPU traces
     #[command(subcommand)]
     Archive(ArchiveCommand),
     /// Record the CPU threads of this machine into an archive, once a second
     Record(RecordArgs),
-    /// What a node says of itself, and whether it says enough
+    /// Check what the agent can see on this node
     #[command(subcommand)]
     Agent(AgentCommand),
-    /// Jobs whose kind is known: run and recorded for real, or simulated
+    /// Make labelled CPU traces: run known jobs and record them, or simulate a cluster
     #[command(subcommand)]
     Campaign(CampaignCommand),
-    /// How long and how often to look at jobs, from what is known of them
+    /// Choose the window length and the sampling interval from labelled jobs
     #[command(subcommand)]
     Analyze(AnalyzeCommand),
-    /// Learn what normal looks like on CPU threads, and say what is not
+    /// Train anomaly detectors on CPU traces, score archives, and explain anomalies
     #[command(subcommand)]
     Detect(DetectCommand),
-    /// Learn from job traces, and make synthetic ones that a scheduler cannot tell from them
+    /// Train generators on job traces, make synthetic traces, and compare them with real ones
     #[command(subcommand)]
     Jobs(JobsCommand),
-    /// Read runs of workflows, draw them, and name their trouble
+    /// Read workflow logs, draw Gantt charts, and classify faults
     #[command(subcommand)]
     Workflows(WorkflowsCommand),
-    /// The settings in force, and where they can be changed
+    /// Show and check the configuration
     #[command(subcommand)]
     Config(ConfigCommand),
 }
 
 #[derive(Debug, Subcommand)]
 pub enum ArchiveCommand {
-    /// Bring in CSV files, a stretch of Prometheus, or what agents have read
+    /// Import CSV files, samples from Prometheus, or readings of agents
     Import(ImportArgs),
-    /// Which nodes, jobs and times an archive holds
+    /// List the nodes, jobs and times in an archive
     List(ListArgs),
-    /// How busy nodes and their threads were, at a glance
+    /// Show how busy nodes and their threads were
     Show(ShowArgs),
-    /// Rates as CSV or JSON lines
+    /// Write rates as CSV or JSON lines
     Export(ExportArgs),
-    /// Merge small files; remove what is too old or too much
+    /// Merge small files, and remove old ones
     Compact(CompactArgs),
-    /// Check every byte
+    /// Check every byte of an archive; exit code 1 if anything is damaged
     Verify(VerifyArgs),
-    /// Play readings back in order of time, at any speed, as JSON lines
+    /// Print readings in order of time, at any speed, as JSON lines
     Replay(ReplayArgs),
 }
 
@@ -103,19 +116,19 @@ pub struct DataArgs {
     pub address: Option<String>,
 }
 
-/// Which readings are wanted.
+/// Which readings to read.
 #[derive(Debug, ClapArgs)]
 pub struct Which {
     /// Only this node
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
-    /// Only threads that this job owned
+    /// Only threads while this job owned them
     #[arg(long, value_name = "ID")]
     pub job: Option<JobId>,
-    /// Not before this moment
+    /// Start of the time range
     #[arg(long, value_name = "T", value_parser = parse_time)]
     pub from: Option<Timestamp>,
-    /// Before this moment
+    /// End of the time range; readings at this time are left out
     #[arg(long, value_name = "T", value_parser = parse_time)]
     pub to: Option<Timestamp>,
 }
@@ -128,57 +141,58 @@ pub struct Which {
     --to 2026-11-16T00:00:00Z --into traces\n  \
     tracewise archive import --agent http://n001:9742 --agent http://n002:9742 --into traces"))]
 pub struct ImportArgs {
-    /// CSV files, plain, .gz or .zst
+    /// CSV files; they may be compressed (.gz, .zst)
     #[arg(value_name = "FILE", required_unless_present_any = ["prometheus", "agent"], conflicts_with_all = ["prometheus", "agent"])]
     pub files: Vec<PathBuf>,
-    /// The archive to bring them into: a folder or s3://bucket/prefix
+    /// The archive to import into: a directory or s3://bucket/prefix [default: archive.address of the configuration]
     #[arg(long, value_name = "ARCHIVE")]
     pub into: Option<String>,
-    /// A layout that is known
+    /// A known layout of CSV files
     #[arg(long, value_enum, required_unless_present_any = ["columns", "prometheus", "agent"], conflicts_with_all = ["prometheus", "agent"])]
     pub preset: Option<Preset>,
-    /// A column map of your own, in TOML; `docs/archive.md` says how
+    /// A column map in TOML for other layouts; see docs/archive.md
     #[arg(long, value_name = "MAP.toml", conflicts_with_all = ["preset", "prometheus", "agent"])]
     pub columns: Option<PathBuf>,
-    /// The job that every row belongs to
+    /// The job that owns every row
     #[arg(long, value_name = "ID", conflicts_with_all = ["prometheus", "agent"])]
     pub job: Option<JobId>,
-    /// Ask this agent for every reading it still has; may be given several times
+    /// Fetch every reading that this agent still has; repeatable
     #[arg(long, value_name = "URL", conflicts_with = "prometheus")]
     pub agent: Vec<String>,
-    /// Ask this Prometheus (or VictoriaMetrics) for its raw samples
+    /// Fetch raw samples from this Prometheus or VictoriaMetrics
     #[arg(long, value_name = "URL", requires = "from", requires = "to")]
     pub prometheus: Option<String>,
-    /// From this moment on
+    /// Start of the time range
     #[arg(long, value_name = "T", value_parser = parse_time, conflicts_with = "files")]
     pub from: Option<Timestamp>,
-    /// Up to this moment
+    /// End of the time range
     #[arg(long, value_name = "T", value_parser = parse_time, requires = "prometheus")]
     pub to: Option<Timestamp>,
-    /// The counter of CPU seconds [default: the agent's, else node_cpu_seconds_total]
+    /// The counter of CPU seconds [default: that of the agent, else node_cpu_seconds_total]
     #[arg(long, value_name = "NAME", requires = "prometheus")]
     pub metric: Option<String>,
-    /// More label matchers, such as 'cluster="a",job="node"'
+    /// Further label matchers, such as 'cluster="a",job="node"'
     #[arg(long = "match", value_name = "MATCHERS", requires = "prometheus")]
     pub matchers: Option<String>,
     /// The label that names the node
     #[arg(long, value_name = "LABEL", default_value = "instance", requires = "prometheus")]
     pub node_label: String,
-    /// How long to wait for one answer
+    /// How long to wait for an answer of the server
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, conflicts_with = "files")]
     pub timeout: Duration,
-    /// Print the outcome as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub enum Preset {
-    /// Exathlon: `t`, then `node5_CPU001_Idle%`, …; -1 is missing; the job is the file's name
+    /// Exathlon: `t`, then `node5_CPU001_Idle%`, …; -1 is missing; the job is named after the file
     Exathlon,
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  tracewise archive list --data traces --json")]
 pub struct ListArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -188,7 +202,7 @@ pub struct ListArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = format!("{TIMES}."))]
+#[command(after_help = format!("{TIMES}.\n\nExample:\n  tracewise archive show --data traces --node n001"))]
 pub struct ShowArgs {
     #[command(flatten)]
     pub data: DataArgs,
@@ -203,7 +217,7 @@ pub struct ShowArgs {
 pub enum ExportFormat {
     /// time,node,cpu,job,user,system,iowait,other
     Csv,
-    /// The same as one JSON object a line
+    /// The same fields, one JSON object per line
     Jsonl,
 }
 
@@ -224,45 +238,50 @@ pub struct ExportArgs {
     pub data: DataArgs,
     #[command(flatten)]
     pub which: Which,
+    /// The output format
     #[arg(long, value_enum, default_value = "csv")]
     pub format: ExportFormat,
     /// Rates of threads, or memory and pressure of jobs
     #[arg(long, value_enum, default_value = "cpu")]
     pub table: ExportTable,
-    /// The file to write; - is stdout
+    /// The file to write; - means stdout
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
-    /// Print the outcome as JSON (on stdout; not together with --out -)
+    /// Print the result as JSON to stdout; not possible with --out -
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  tracewise archive compact --data traces\n  \
+    tracewise archive compact --data traces --max-age 90d --dry-run")]
 pub struct CompactArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Remove files whose last reading is older than this, such as 90d
+    /// Remove files whose last reading is older than this, such as 90d [default: archive.retention of the configuration]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub max_age: Option<Duration>,
-    /// Remove the oldest files until the archive takes no more than this, such as 500GB
+    /// Remove the oldest files until the archive is not larger than this, such as 500GB [default: archive.retention of the
+    /// configuration]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub max_size: Option<u64>,
-    /// Keep merged files for so long, for those who are reading them; a later run removes them
+    /// Keep files that were merged for this long, for commands that are reading them; a later run removes them
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub grace: Option<Duration>,
-    /// Only say what would be removed; merge nothing
+    /// Only list what would be removed; do not merge or remove anything
     #[arg(long)]
     pub dry_run: bool,
-    /// Print the outcome as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  tracewise archive verify --data traces")]
 pub struct VerifyArgs {
     #[command(flatten)]
     pub data: DataArgs,
-    /// Print the outcome as JSON
+    /// Print the result as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -274,46 +293,51 @@ pub struct ReplayArgs {
     pub data: DataArgs,
     #[command(flatten)]
     pub which: Which,
-    /// Recorded seconds a real second [default: as fast as possible]
+    /// Recorded seconds per real second [default: as fast as possible]
     #[arg(long, value_name = "FACTOR")]
     pub speed: Option<f64>,
 }
 
 #[derive(Debug, ClapArgs)]
+#[command(after_help = "Examples:\n  tracewise record --into traces\n  \
+    tracewise record --into traces --interval 100ms --duration 10m --json")]
 pub struct RecordArgs {
-    /// The archive to record into: a folder or s3://bucket/prefix
+    /// The archive to record into: a directory or s3://bucket/prefix [default: archive.address of the configuration]
     #[arg(long, value_name = "ARCHIVE")]
     pub into: Option<String>,
-    /// How often to read, such as 1s or 100ms [default: record.interval of the configuration]
+    /// The sampling interval, such as 1s or 100ms [default: record.interval of the configuration]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub interval: Option<Duration>,
-    /// The name to record this machine under [default: its hostname]
+    /// The name of this machine in the archive [default: its hostname]
     #[arg(long, value_name = "NAME")]
     pub node: Option<NodeName>,
     #[command(flatten)]
     pub roots: KernelRoots,
-    /// Stop after so long
+    /// Stop after this time
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub duration: Option<Duration>,
-    /// Print each acknowledged second as a JSON line
+    /// Print each acknowledged reading as a JSON line
     #[arg(long)]
     pub json: bool,
 }
 
-/// Where the kernel's files are.
+/// Where the file systems of the kernel are mounted.
 #[derive(Debug, ClapArgs)]
 pub struct KernelRoots {
     /// Where the proc file system is mounted
-    #[arg(long = "path.procfs", value_name = "FOLDER", default_value = "/proc")]
+    #[arg(long = "path.procfs", value_name = "DIR", default_value = "/proc")]
     pub procfs: PathBuf,
     /// Where control groups are mounted
-    #[arg(long = "path.cgroupfs", value_name = "FOLDER", default_value = "/sys/fs/cgroup")]
+    #[arg(long = "path.cgroupfs", value_name = "DIR", default_value = "/sys/fs/cgroup")]
     pub cgroupfs: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Which jobs are found on this node, which threads they own, what was skipped, what to change
+    /// Show the jobs found on this node and the threads they own, and suggest changes
+    #[command(
+        after_help = "The exit code is 1 if there is something to change.\n\nExample:\n  tracewise agent doctor"
+    )]
     Doctor {
         #[command(flatten)]
         roots: KernelRoots,
@@ -325,26 +349,28 @@ pub enum AgentCommand {
 
 #[derive(Debug, Subcommand)]
 pub enum ConfigCommand {
-    /// The settings in force, from defaults, file, environment
+    /// Show the settings that apply, from defaults, file and environment
     Show {
         /// Print as JSON
         #[arg(long)]
         json: bool,
     },
-    /// Whether a file is sound
+    /// Check a configuration file
+    #[command(after_help = "Example:\n  tracewise config check tracewise.toml")]
     Check {
-        /// [default: the file in force]
+        /// The file to check [default: the file that applies]
         #[arg(value_name = "FILE")]
         file: Option<PathBuf>,
-        /// Print the outcome as JSON
+        /// Print the result as JSON
         #[arg(long)]
         json: bool,
     },
-    /// A file with every setting, its default and what it does
+    /// Print a configuration file with every setting, its default and its meaning
+    #[command(after_help = "Example:\n  tracewise config example > tracewise.toml")]
     Example,
 }
 
-/// Names of models with what they are, and `best`, with what that is.
+/// Accepts the names of models, and `best`, each with its description.
 fn model_names<T: Copy>(
     all: &[T],
     described: impl Fn(T) -> (&'static str, &'static str),

@@ -13,21 +13,21 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
     match command {
         ConfigCommand::Show { json } => {
             let config = Config::load(file)?;
-            match json {
-                true => print_json(&config)?,
-                false => print(toml::to_string(&config)?.trim_end())?,
+            if json {
+                print_json(&config)?;
+            } else {
+                print(toml::to_string(&config)?.trim_end())?;
             }
         }
         ConfigCommand::Check { file: named, json } => {
             let Some(file) = in_force(named.as_deref().or(file)) else {
-                bail!(
-                    "there is no tracewise.toml here; name a file, or write one with `tracewise config example`"
-                )
+                bail!("there is no tracewise.toml here; `tracewise config example` prints one")
             };
             Config::read(&file)?;
-            match json {
-                true => print_json(&serde_json::json!({ "file": file, "ok": true }))?,
-                false => print(&format!("{} is sound", file.display()))?,
+            if json {
+                print_json(&serde_json::json!({ "file": file, "ok": true }))?;
+            } else {
+                print(&format!("{} is valid", file.display()))?;
             }
         }
         ConfigCommand::Example => print(EXAMPLE.trim_end())?,

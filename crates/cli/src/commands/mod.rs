@@ -1,4 +1,4 @@
-//! One file a command.
+//! One file per command.
 
 mod agent;
 mod analyze;
@@ -45,7 +45,7 @@ impl DataArgs {
     }
 }
 
-/// The name a machine is recorded under: its own, unless another was asked for.
+/// The name of this machine in an archive: its hostname, unless another is given.
 fn node_name(asked: Option<&NodeName>) -> anyhow::Result<NodeName> {
     match asked {
         Some(node) => Ok(node.clone()),

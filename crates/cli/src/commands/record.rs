@@ -27,7 +27,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let interval = args.interval.unwrap_or(config.record.interval.value);
     let period = Millis::from(interval);
     if period.0 < 10 {
-        bail!("an interval of {interval:?} is shorter than a tick of the kernel's clock; use at least 10ms");
+        bail!("the interval {interval:?} is shorter than a clock tick of the kernel; use at least 10ms");
     }
     let name = node_name(args.node.as_ref())?;
     let (procfs, cgroupfs) = (args.roots.procfs.clone(), args.roots.cgroupfs.clone());
@@ -43,36 +43,36 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
 
     let mut sampler = Sampler::new(interval);
     let mut view = View::new(name.clone(), period, Scale::from(&source), args.json);
-    let (mut refused, mut complained) = (0u64, false);
+    let (mut n_refused, mut has_warned) = (0u64, false);
     while let Some(time) = sampler.wait(&stop) {
         let sample = node.sample(time);
         if let Some(error) = sample.error_of(Collector::Cpu) {
             bail!("{error}");
         }
-        // Owners are unknown then, and say so.
-        if let (Some(error), false) = (sample.error_of(Collector::Cgroup), complained) {
+        // Recording continues with unknown owners.
+        if let (Some(error), false) = (sample.error_of(Collector::Cgroup), has_warned) {
             eprint_note(&format!("warning: {error}"));
-            complained = true;
+            has_warned = true;
         }
         let reading = sample.reading(&name);
         match writer.append(std::slice::from_ref(&reading)) {
             Ok(()) => view.show(&reading),
-            // A full disk passes; what could not be kept is counted, and recording goes on.
+            // There may be room again later: recording continues, and lost readings are counted.
             Err(error @ archive::Error::NoSpace { .. }) => {
-                refused += 1;
-                if refused.is_power_of_two() {
-                    eprint_note(&format!("warning: {error} ({refused} readings refused so far)"));
+                n_refused += 1;
+                if n_refused.is_power_of_two() {
+                    eprint_note(&format!("warning: {error} ({n_refused} readings refused so far)"));
                 }
             }
             Err(error) => return Err(error.into()),
         }
     }
     writer.close()?;
-    view.end(sampler.missed(), refused);
+    view.end(sampler.missed(), n_refused);
     Ok(ExitCode::SUCCESS)
 }
 
-/// What people see while it records.
+/// What is printed while recording.
 struct View {
     json: bool,
     live: LiveView,
@@ -91,7 +91,7 @@ impl View {
         Self { json, live, derivers: BTreeMap::new(), node, period, scale, n_kept: 0, is_watched: true }
     }
 
-    /// Shows a reading. When nobody looks any more, recording goes on all the same.
+    /// Prints a reading. If stdout is closed, recording continues without output.
     fn show(&mut self, reading: &NodeReading) {
         self.n_kept += 1;
         if self.is_watched {
@@ -135,7 +135,7 @@ impl View {
         Ok(())
     }
 
-    /// The rates of this reading, by the same derivation as reading an archive.
+    /// The rates of this reading, derived as for an archive.
     fn rates(&mut self, reading: &NodeReading) -> Vec<(u16, Option<Rates>)> {
         let derivation = Derivation { period: self.period, ..Derivation::default() };
         let mut found = Vec::with_capacity(reading.threads.len());
@@ -150,8 +150,8 @@ impl View {
         found
     }
 
-    fn end(&self, missed: u64, refused: u64) {
-        eprint_note(&format!("{} readings kept, {refused} refused, {missed} ticks missed", self.n_kept));
+    fn end(&self, n_missed: u64, n_refused: u64) {
+        eprint_note(&format!("{} readings kept, {n_refused} refused, {n_missed} ticks missed", self.n_kept));
     }
 }
 

@@ -34,7 +34,9 @@ pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     let pruned = archive.prune(&retention, now, args.dry_run)?;
     let problems = merged.as_ref().map_or(&[][..], |merged| &merged.problems);
-    problems.iter().for_each(|problem| eprint_note(&format!("error: {problem}")));
+    for problem in problems {
+        eprint_note(&format!("error: {problem}"));
+    }
     let code = if problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     if args.json {
         print_json(&json!({ "merged": merged, "removed": pruned.removed, "dry_run": args.dry_run,

@@ -31,7 +31,7 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
         sink.flush()?;
         n_rows
     } else if args.out.exists() && !args.out.is_file() {
-        // A device or a pipe is written to, and never replaced.
+        // A device or a pipe is written to, not replaced.
         let out = std::fs::File::options().write(true).open(&args.out);
         let mut sink = BufWriter::new(out.with_context(|| args.out.display().to_string())?);
         let n_rows = export(&snapshot, args, &progress, &mut sink)?;
@@ -45,11 +45,12 @@ pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     };
     drop(progress);
     if n_rows == 0 {
-        eprint_note("warning: nothing matches; `tracewise archive list` shows what there is");
+        eprint_note("warning: no reading matches; `tracewise archive list` shows what there is");
     }
-    match args.json {
-        true => print_json(&json!({ "out": args.out, "rows": n_rows }))?,
-        false => eprint_note(&format!("{} rows in {}", show_count(n_rows), args.out.display())),
+    if args.json {
+        print_json(&json!({ "out": args.out, "rows": n_rows }))?;
+    } else {
+        eprint_note(&format!("{} rows in {}", show_count(n_rows), args.out.display()));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -77,6 +78,7 @@ fn export(
             ExportTable::Cgroup => export_jobs(snapshot, node, args.format, sink)?,
         };
     }
+    progress.update(nodes.len() as u64, nodes.len() as u64);
     Ok(n_rows)
 }
 
@@ -161,8 +163,5 @@ fn export_jobs(
 
 /// A name as a CSV cell, quoted if it has to be.
 fn cell(name: &str) -> std::borrow::Cow<'_, str> {
-    match name.contains([',', '"']) {
-        true => format!("\"{}\"", name.replace('"', "\"\"")).into(),
-        false => name.into(),
-    }
+    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")).into() } else { name.into() }
 }

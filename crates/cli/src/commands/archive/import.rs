@@ -32,7 +32,7 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let mut done = |source: String, report: LoadReport| {
         let one = Imported { source, report };
         if !args.json {
-            print(&in_words(&one))?;
+            print(&summary(&one))?;
         }
         imported.push(one);
         anyhow::Ok(())
@@ -48,7 +48,7 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
             timeout: args.timeout,
         };
         let import = PrometheusImport::survey(query, &stop)?;
-        let progress = Progress::new(format!("asking {}", import.address()));
+        let progress = Progress::new(format!("importing from {}", import.address()));
         let tell = |done, total| progress.update(done, total);
         let report = import.load(&open()?, &Control::new(&stop, &tell))?;
         drop(progress);
@@ -87,14 +87,15 @@ fn column_map(args: &ImportArgs) -> anyhow::Result<(ColumnMap, String)> {
             Ok((ColumnMap::from_toml(&name, &text)?, format!("columns of {name}")))
         }
         (None, Some(Preset::Exathlon)) => Ok((ColumnMap::exathlon(), "preset exathlon".into())),
-        (None, None) => anyhow::bail!("say how the files are laid out: --preset or --columns"),
+        (None, None) => anyhow::bail!("--preset or --columns is required for CSV files"),
     }
 }
 
-fn in_words(imported: &Imported) -> String {
+/// One line about an import.
+fn summary(imported: &Imported) -> String {
     let LoadReport { nodes, readings, repeated, missing, first, last, bytes, .. } = &imported.report;
     let time = |time: &Option<Timestamp>| time.map(show_time).unwrap_or_default();
-    let mut words = format!(
+    let mut line = format!(
         "{}: {} readings of {nodes} node{} from {} to {}, {}",
         imported.source,
         show_count(*readings),
@@ -104,10 +105,10 @@ fn in_words(imported: &Imported) -> String {
         show_bytes(*bytes),
     );
     if *missing > 0 {
-        words += &format!("; {} marked missing", show_count(*missing));
+        line += &format!("; {} missing", show_count(*missing));
     }
     if *repeated > 0 {
-        words += &format!("; {} came twice, the last was kept", show_count(*repeated));
+        line += &format!("; {} occurred twice, the last one was kept", show_count(*repeated));
     }
-    words
+    line
 }

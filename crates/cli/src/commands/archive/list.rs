@@ -73,7 +73,7 @@ pub fn run(args: &ListArgs, config: &Config) -> anyhow::Result<ExitCode> {
         print("")?;
         print_table(&["job", "from", "to", ">nodes"], &rows)?;
         if catalog.jobs.len() > JOBS_SHOWN {
-            print(&format!("… and {} more jobs; --json has them all", catalog.jobs.len() - JOBS_SHOWN))?;
+            print(&format!("… and {} more jobs; --json prints all", catalog.jobs.len() - JOBS_SHOWN))?;
         }
     }
     print("")?;

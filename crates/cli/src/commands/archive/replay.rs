@@ -14,7 +14,7 @@ use crate::output::{eprint_note, print};
 
 pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if args.speed.is_some_and(|speed| !speed.is_finite() || speed <= 0.0) {
-        bail!("--speed has to be a number above zero");
+        bail!("--speed must be greater than zero");
     }
     let stop = stop_on_ctrl_c(None)?;
     let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
@@ -29,7 +29,7 @@ pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
         }
     }
     if n_shown == 0 {
-        eprint_note("warning: nothing matches; `tracewise archive list` shows what there is");
+        eprint_note("warning: no reading matches; `tracewise archive list` shows what there is");
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -18,14 +18,14 @@ const COLUMNS: usize = 60;
 const THREADS_SHOWN: usize = 64;
 const SHADES: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// One thread, summed up.
+/// Statistics of one thread.
 struct ThreadSummary {
     cpu: u16,
     mean: [f64; 4],
     n_read: usize,
     n_bridged: usize,
     n_missing: usize,
-    /// How busy each part of the time was; `None` where nothing is known.
+    /// How busy each part of the time was; `None` without readings.
     busy: Vec<Option<f64>>,
 }
 
@@ -57,9 +57,10 @@ pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
             }
         }
     }
+    progress.update(nodes.len() as u64, nodes.len() as u64);
     drop(progress);
     if !found {
-        bail!("the archive has no readings of that selection; `tracewise archive list` shows what it has");
+        bail!("no reading matches; `tracewise archive list` shows what there is");
     }
     if args.json {
         print_json(&shown)?;
@@ -77,7 +78,7 @@ fn summary(trace: &Trace, job: Option<&workload::JobId>) -> Option<ThreadSummary
     let mut mean = [0.0; 4];
     let mut busy = vec![(0.0, 0usize); COLUMNS.min(trace.len())];
     let n_columns = busy.len();
-    // With a job, what is missing counts between its first and its last step.
+    // With a job, missing steps count between its first and its last step.
     let first = (0..trace.len()).find(|step| wanted(*step))?;
     let last = (0..trace.len()).rfind(|step| wanted(*step))?;
     let counts_as = |step: &usize| wanted(*step) || trace.coverage(*step) == Coverage::Missing;
@@ -88,14 +89,16 @@ fn summary(trace: &Trace, job: Option<&workload::JobId>) -> Option<ThreadSummary
             Coverage::Missing => 2,
         }] += 1;
         if let Some(rates) = trace.rates(step) {
-            mean.iter_mut().zip(rates.as_array()).for_each(|(sum, rate)| *sum += f64::from(*rate));
+            for (sum, rate) in mean.iter_mut().zip(rates.as_array()) {
+                *sum += f64::from(*rate);
+            }
             let (sum, n) = &mut busy[step * n_columns / trace.len()];
             *sum += f64::from(1.0 - rates.other());
             *n += 1;
         }
     }
     let known = counts[0] + counts[1];
-    mean.iter_mut().for_each(|sum| *sum /= known.max(1) as f64);
+    let mean = mean.map(|sum| sum / known.max(1) as f64);
     (known > 0).then(|| ThreadSummary {
         cpu: trace.thread().cpu.0,
         mean,
@@ -121,7 +124,7 @@ fn as_json(thread: &ThreadSummary) -> serde_json::Value {
 fn print_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()> {
     let (start, end) = (first.start(), first.time(first.len()));
     print(&format!(
-        "{}  {} to {} ({}), one step each {}",
+        "{}  {} to {} ({}), one step per {}",
         first.thread().node,
         show_time(start),
         show_time(end),
@@ -145,7 +148,7 @@ fn print_stretch(first: &Trace, threads: &[ThreadSummary]) -> anyhow::Result<()>
         ))?;
     }
     if threads.len() > THREADS_SHOWN {
-        print(&format!("… and {} more threads; --json has them all", threads.len() - THREADS_SHOWN))?;
+        print(&format!("… and {} more threads; --json prints all", threads.len() - THREADS_SHOWN))?;
     }
     print("")
 }

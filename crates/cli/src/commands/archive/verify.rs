@@ -28,7 +28,7 @@ pub fn run(args: &VerifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
             eprint_note(&format!("error: {}", finding.problem));
         }
         print(&format!(
-            "{}: {} files with {} readings in {} are sound, {} are not; {} journal segments",
+            "{}: {} files with {} readings in {} are valid, {} are damaged; {} journal segments",
             archive.address(),
             report.files,
             show_count(report.readings),
