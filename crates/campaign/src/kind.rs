@@ -1,54 +1,61 @@
-//! The kinds of jobs that a campaign runs, and their names.
+//! The kinds of jobs that a campaign can run, and their names.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// More ranks than any node has threads; a kind that asks for more is a slip of the pen.
-const MOST_RANKS: u16 = 1_024;
+/// More ranks than any node has threads; a kind with more is a typing error.
+const MAX_RANKS: u16 = 1_024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Kind {
-    /// A maximum-likelihood fit of a partial-wave model.
+    /// Maximum-likelihood fits of partial-wave models.
     Np,
-    /// A writer a thread, buffered by the operating system.
+    /// One writer per thread, buffered by the operating system.
     GoodIo,
-    /// Ranks that compute for a random time and then meet, over and over.
+    /// Ranks that compute and then meet in an Allreduce, in a loop.
     Mpi(u16),
-    /// Threads that a job owns and does not use.
+    /// A job that owns threads and does nothing.
     Idle,
-    /// A writer a thread, in a way that defeats buffering.
+    /// One writer per thread, each write forced to disk.
     BadIo,
-    /// Ranks as in [`Kind::Mpi`], and a stranger that computes on the first rank's thread.
+    /// Ranks as in [`Kind::Mpi`], and another process that computes on the first rank's thread.
     CpuHog,
-    /// A fit, beside one that takes and gives back memory as fast as it can.
+    /// A fit, and another process that allocates and frees memory as fast as it can.
     MemoryPressure,
-    /// Ranks of which one never comes to the meeting.
+    /// Ranks as in [`Kind::Mpi`]; one of them never reaches the Allreduce.
     StuckRank,
-    /// A fit that is held up for most of every period, as a bandwidth limit would.
+    /// A fit that is stopped for most of every period, as by a CPU bandwidth limit.
     Throttled,
-    /// A fit that forgets to give back memory.
+    /// A fit that leaks memory.
     Leak,
 }
 
 impl Kind {
-    /// Those that a cluster should run.
+    /// The names of the kinds that are normal by default.
     pub const NORMAL: [&'static str; 4] = ["np", "good-io", "mpi-N", "idle"];
+    /// The kinds that are anomalous by default.
     pub const ANOMALOUS: [Self; 6] =
         [Self::BadIo, Self::CpuHog, Self::MemoryPressure, Self::StuckRank, Self::Throttled, Self::Leak];
 
+    /// Whether its jobs are anomalous unless a plan says otherwise.
     pub fn is_anomalous(self) -> bool {
         Self::ANOMALOUS.contains(&self)
     }
 
-    /// How many threads it has to have, where it cannot be chosen.
+    /// The number of threads, where the kind fixes it.
     pub const fn fixed_threads(self) -> Option<u16> {
         match self {
             Self::Mpi(ranks) => Some(ranks),
             _ => None,
         }
+    }
+
+    /// Whether its threads are MPI ranks.
+    pub const fn has_ranks(self) -> bool {
+        matches!(self, Self::Mpi(_) | Self::StuckRank | Self::CpuHog)
     }
 
     /// Whether it writes files.
@@ -77,7 +84,7 @@ impl fmt::Display for Kind {
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{name:?} is no kind of job; there are {}, and as anomalies {}",
+    "{name:?} is not a kind of job; the normal kinds are {}, the anomalous kinds {}",
     Kind::NORMAL.join(", "),
     Kind::ANOMALOUS.map(|kind| kind.to_string()).join(", ")
 )]
@@ -91,7 +98,7 @@ impl FromStr for Kind {
     fn from_str(name: &str) -> Result<Self, UnknownKind> {
         let named = [Self::Np, Self::GoodIo, Self::Idle].into_iter().chain(Self::ANOMALOUS);
         let ranks = name.strip_prefix("mpi-").and_then(|ranks| ranks.parse().ok());
-        let mpi = ranks.filter(|ranks| (1..=MOST_RANKS).contains(ranks)).map(Self::Mpi);
+        let mpi = ranks.filter(|ranks| (1..=MAX_RANKS).contains(ranks)).map(Self::Mpi);
         mpi.into_iter()
             .chain(named)
             .find(|kind| kind.to_string() == name)

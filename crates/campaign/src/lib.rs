@@ -1,4 +1,5 @@
-//! Labelled jobs: run for real on this machine and recorded through the agent, or simulated.
+//! Campaigns: labelled traces from jobs whose behaviour is known in advance. The jobs run on this machine and
+//! are recorded through the agent, or they are simulated.
 
 pub mod job_trace;
 pub mod jobs;
@@ -8,4 +9,4 @@ pub mod run;
 pub mod simulate;
 
 pub use kind::Kind;
-pub use plan::{Plan, PlanError};
+pub use plan::{Plan, PlanError, PlanProblem};

@@ -1,9 +1,10 @@
-/* Ranks that compute for nearly the same time and then meet in an Allreduce, until their time is over.
+/* Ranks that compute for nearly the same time and then meet in an Allreduce, in a loop.
  *
  *     allreduce SECONDS SEED MEAN_SECONDS SPREAD STUCK_RANK CPU...
  *
- * SPREAD is how far apart ranks are: a standard deviation, as a share of MEAN_SECONDS. Rank r stays on the r-th CPU. STUCK_RANK (-1: none) never comes to a meeting: it spins. Ranks that
- * wait yield the CPU, as MPI libraries do where nodes are shared. */
+ * Ranks compute for normally distributed times; SPREAD is the standard deviation as a fraction of
+ * MEAN_SECONDS. Rank r is bound to the r-th CPU. STUCK_RANK (-1: none) computes until the end and never
+ * meets the others. Ranks that wait yield the CPU, as MPI libraries do where nodes are shared. */
 #define _GNU_SOURCE
 #include <math.h>
 #include <mpi.h>
@@ -18,7 +19,7 @@ static double a[SIZE][SIZE], b[SIZE][SIZE], c[SIZE][SIZE];
 
 static uint64_t state;
 
-/* A number between zero and one, by splitmix64. */
+/* Uniform between zero and one, by splitmix64. */
 static double draw(void)
 {
     uint64_t z = state += 0x9e3779b97f4a7c15u;
@@ -79,7 +80,7 @@ int main(int argc, char **argv)
             a[i][j] = draw(), b[i][j] = draw();
 
     double end = MPI_Wtime() + seconds, sum = 0;
-    /* Everybody has to leave after the same meeting, so the meeting decides. */
+    /* All ranks have to leave after the same meeting, so the meeting decides. */
     for (int is_over = 0; !is_over;) {
         double until = is_stuck ? end : MPI_Wtime() + mean * (1 + spread * deviate());
         if (until > end)

@@ -1,11 +1,12 @@
-//! The jobs themselves: real work on the threads that they are given, for as long as they are told.
+//! The jobs of a campaign: real work on given CPUs for a given time.
 
+mod fault;
 mod io;
 mod mpi;
 mod np;
-mod trouble;
 pub mod waves;
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -37,37 +38,46 @@ impl JobError {
     }
 }
 
-/// What a job is told.
+/// One job: its kind, and the resources it gets.
 #[derive(Debug, Clone)]
-pub struct Order {
+pub struct JobSpec {
     pub kind: Kind,
-    /// The threads it runs on, one worker each.
+    /// The CPUs it runs on, one worker per CPU.
     pub cpus: Vec<Cpu>,
     pub length: Duration,
     pub seed: u64,
-    /// Where it may write, and what it leaves nothing behind in.
+    /// The directory it writes to; it removes its files at the end.
     pub scratch: PathBuf,
     /// Bytes that it may have on disk at any moment.
     pub quota: u64,
 }
 
-impl Order {
-    /// The process that does as it is told, but for where it runs.
-    pub fn command(&self) -> std::io::Result<Command> {
-        let mut command = Command::new(std::env::current_exe()?);
+/// The program that runs one job in a process of its own. It gets `arguments`, then those that describe a
+/// [`JobSpec`], and has to call [`run`] with that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobRunner {
+    pub program: PathBuf,
+    pub arguments: Vec<OsString>,
+}
+
+impl JobRunner {
+    /// The process of a job, not bound to CPUs: a scheduler does that.
+    pub fn command(&self, spec: &JobSpec) -> Command {
+        let mut command = Command::new(&self.program);
         command
-            .args(["campaign", "job", "--kind", &self.kind.to_string()])
-            .args(["--seconds", &self.length.as_secs_f64().to_string()])
-            .args(["--seed", &self.seed.to_string(), "--quota", &self.quota.to_string(), "--scratch"])
-            .arg(&self.scratch);
-        Ok(command)
+            .args(&self.arguments)
+            .args(["--kind", &spec.kind.to_string()])
+            .args(["--seconds", &spec.length.as_secs_f64().to_string()])
+            .args(["--seed", &spec.seed.to_string(), "--quota", &spec.quota.to_string(), "--scratch"])
+            .arg(&spec.scratch);
+        command
     }
 
-    /// The same process on the threads that it is given, which ends when its stdin does.
-    pub fn tied_command(&self) -> std::io::Result<Command> {
-        let mut command = self.command()?;
-        command.args(["--tied", "--cpus", &list(&self.cpus)]).stdin(Stdio::piped());
-        Ok(command)
+    /// The process of a job, bound to its CPUs, that ends when its stdin is closed.
+    pub fn tied_command(&self, spec: &JobSpec) -> Command {
+        let mut command = self.command(spec);
+        command.args(["--tied", "--cpus", &list(&spec.cpus)]).stdin(Stdio::piped());
+        command
     }
 }
 
@@ -75,7 +85,7 @@ fn list(cpus: &[Cpu]) -> String {
     cpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// How long a job goes on: until its time is over, or somebody has ended it.
+/// When a job ends: at its deadline, or when it is told to.
 #[derive(Debug, Clone)]
 pub struct Until {
     deadline: Instant,
@@ -99,16 +109,16 @@ impl Until {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Sleeps, but not longer than it lasts.
+    /// Sleeps for `length`, or until the job ends.
     fn sleep(&self, length: Duration) {
-        const LOOK_EVERY: Duration = Duration::from_millis(200);
+        const CHECK_EVERY: Duration = Duration::from_millis(200);
         let wake = Instant::now() + length.min(self.rest());
         while !self.is_over() && Instant::now() < wake {
-            std::thread::sleep(wake.saturating_duration_since(Instant::now()).min(LOOK_EVERY));
+            std::thread::sleep(wake.saturating_duration_since(Instant::now()).min(CHECK_EVERY));
         }
     }
 
-    /// Ends when stdin does: whoever started the job is gone then, and the job shall not outlive them.
+    /// Ends the job when stdin is closed, so that it does not outlive the process that started it.
     pub fn end_with_stdin(&self) {
         let until = self.clone();
         std::thread::spawn(move || {
@@ -119,52 +129,50 @@ impl Until {
     }
 }
 
-/// Runs a job to its end.
-pub fn run(order: &Order, until: &Until) -> Result<(), JobError> {
-    confine(&order.cpus)?;
-    match order.kind {
-        Kind::Np => np::run(order, until),
-        Kind::GoodIo => io::write_well(order, until),
-        Kind::BadIo => io::write_badly(order, until),
-        Kind::Mpi(_) => mpi::run(order, until, None),
-        Kind::StuckRank => mpi::run(order, until, Some(0)),
-        Kind::CpuHog => {
-            trouble::beside(until, || mpi::run(order, until, None), || trouble::hog(order, until))
-        }
+/// Runs a job to its end. `runner` starts further processes for the kinds that need them.
+pub fn run(spec: &JobSpec, runner: &JobRunner, until: &Until) -> Result<(), JobError> {
+    confine(&spec.cpus)?;
+    match spec.kind {
+        Kind::Np => np::run(spec, until),
+        Kind::GoodIo => io::write_buffered(spec, until),
+        Kind::BadIo => io::write_synchronous(spec, until),
+        Kind::Mpi(_) => mpi::run(spec, until, None),
+        Kind::StuckRank => mpi::run(spec, until, Some(0)),
+        Kind::CpuHog => fault::alongside(until, || mpi::run(spec, until, None), || fault::hog(spec, until)),
         Kind::MemoryPressure => {
-            trouble::beside(until, || np::run(order, until), || trouble::churn_memory(order, until))
+            fault::alongside(until, || np::run(spec, until), || fault::churn_memory(spec, until))
         }
-        Kind::Leak => trouble::beside(until, || np::run(order, until), || trouble::leak(until)),
-        Kind::Throttled => trouble::throttle(order, until),
+        Kind::Leak => fault::alongside(until, || np::run(spec, until), || fault::leak(until)),
+        Kind::Throttled => fault::throttle(spec, runner, until),
         Kind::Idle => {
-            until.sleep(order.length);
+            until.sleep(spec.length);
             Ok(())
         }
     }
 }
 
-/// The threads that this process may run on.
+/// The CPUs that this process may run on.
 pub fn allowed_cpus() -> Result<Vec<Cpu>, JobError> {
     let mask = sched_getaffinity(None).map_err(|error| JobError::io("affinity")(error.into()))?;
     Ok((0..Mask::MAX_CPU).filter(|cpu| mask.is_set(*cpu)).map(|cpu| Cpu(cpu as u16)).collect())
 }
 
-/// Keeps the calling thread, and those it starts from now on, on these hardware threads.
+/// Binds the calling thread, and the threads it starts from now on, to these CPUs.
 fn confine(cpus: &[Cpu]) -> Result<(), JobError> {
     let mut mask = Mask::new();
     cpus.iter().for_each(|cpu| mask.set(usize::from(cpu.0)));
     sched_setaffinity(None, &mask).map_err(|error| JobError::io(format!("CPUs {}", list(cpus)))(error.into()))
 }
 
-/// One worker a thread, each on its own; the first error ends them all.
+/// Runs one worker per CPU, each bound to its CPU; the first error ends all of them.
 fn on_each(
-    order: &Order,
+    spec: &JobSpec,
     until: &Until,
     work: impl Fn(usize) -> Result<(), JobError> + Sync,
 ) -> Result<(), JobError> {
     std::thread::scope(|scope| {
         let work = &work;
-        let workers: Vec<_> = order
+        let workers: Vec<_> = spec
             .cpus
             .iter()
             .enumerate()

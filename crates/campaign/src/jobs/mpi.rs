@@ -1,5 +1,5 @@
-//! MPI N: ranks that compute for nearly the same time and then meet, bound by the CPU. Real ranks where there is an MPI, else
-//! threads and a barrier.
+//! `mpi-N`: ranks that compute for nearly the same time and then meet in an Allreduce, in a loop. They are
+//! bound by the CPU. Real ranks where MPICH is installed, else threads and a barrier.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -13,14 +13,14 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-use super::{JobError, Order, Until, on_each};
+use super::{JobError, JobSpec, Until, on_each};
 
 const PROGRAM: &str = include_str!("allreduce.c");
-/// How long a rank computes between two meetings, on the average.
+/// The mean time that a rank computes between two meetings.
 const MEAN_SECONDS: f64 = 0.25;
-/// How far ranks are apart, as a share of it: no partition of work is quite even.
+/// The standard deviation of that time, as a fraction of its mean.
 const SPREAD: f64 = 0.1;
-/// What finishing takes at most, after the job's time is over.
+/// How long the ranks may take to finish after the deadline.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// An MPI that programs can be compiled for and run with.
@@ -31,14 +31,14 @@ pub struct Mpi {
 }
 
 impl Mpi {
-    /// What labels say of jobs run with it.
+    /// The value of `made_by` in labels of jobs that ran with it.
     pub const NAME: &'static str = "mpich";
-    /// What labels say of jobs run without one.
+    /// The value of `made_by` where no MPI was found.
     pub const NAME_WITHOUT: &'static str = "threads and a barrier";
 
-    /// Compiles the ranks' program into a folder, unless it is there.
-    pub fn compile(&self, folder: &Path) -> Result<PathBuf, JobError> {
-        let (source, program) = (folder.join("allreduce.c"), folder.join("allreduce"));
+    /// Compiles the ranks' program into a directory, unless it is there already.
+    pub fn compile(&self, directory: &Path) -> Result<PathBuf, JobError> {
+        let (source, program) = (directory.join("allreduce.c"), directory.join("allreduce"));
         if program.exists() {
             return Ok(program);
         }
@@ -58,12 +58,12 @@ impl Mpi {
     }
 }
 
-/// MPICH, if it is installed with its compiler.
+/// MPICH, if its compiler and launcher are in the path.
 pub fn find_mpi() -> Option<Mpi> {
     let find = |names: [&str; 2]| {
-        let folders = std::env::var_os("PATH")?;
-        std::env::split_paths(&folders)
-            .flat_map(|folder| names.map(|name| folder.join(name)))
+        let directories = std::env::var_os("PATH")?;
+        std::env::split_paths(&directories)
+            .flat_map(|directory| names.map(|name| directory.join(name)))
             .find(|path| path.is_file())
     };
     Some(Mpi {
@@ -72,23 +72,23 @@ pub fn find_mpi() -> Option<Mpi> {
     })
 }
 
-pub fn run(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+pub fn run(spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
     match find_mpi() {
-        Some(mpi) => run_ranks(&mpi, order, until, stuck_rank),
-        None => run_threads(order, until, stuck_rank),
+        Some(mpi) => run_ranks(&mpi, spec, until, stuck_rank),
+        None => run_threads(spec, until, stuck_rank),
     }
 }
 
-fn run_ranks(mpi: &Mpi, order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
-    let program = mpi.compile(&order.scratch)?;
+fn run_ranks(mpi: &Mpi, spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+    let program = mpi.compile(&spec.scratch)?;
     let stuck = stuck_rank.map_or("-1".into(), |rank| rank.to_string());
     let child = Command::new(&mpi.launcher)
         .arg("-n")
-        .arg(order.cpus.len().to_string())
+        .arg(spec.cpus.len().to_string())
         .arg(&program)
-        .args([until.rest().as_secs_f64().to_string(), order.seed.to_string()])
+        .args([until.rest().as_secs_f64().to_string(), spec.seed.to_string()])
         .args([MEAN_SECONDS.to_string(), SPREAD.to_string(), stuck])
-        .args(order.cpus.iter().map(ToString::to_string))
+        .args(spec.cpus.iter().map(ToString::to_string))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .process_group(0)
@@ -97,7 +97,7 @@ fn run_ranks(mpi: &Mpi, order: &Order, until: &Until, stuck_rank: Option<usize>)
     wait(child, until).map_err(|reason| JobError::Program { program: "mpiexec".into(), reason })
 }
 
-/// Waits for a process of a group of its own to end; ends the group if its time is over.
+/// Waits for the leader of a process group to end; ends the group some time after the deadline.
 fn wait(mut child: Child, until: &Until) -> Result<(), String> {
     let mut told: Option<Instant> = None;
     loop {
@@ -115,11 +115,11 @@ fn wait(mut child: Child, until: &Until) -> Result<(), String> {
     }
 }
 
-fn run_threads(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
-    let barrier = Barrier::new(order.cpus.len());
+fn run_threads(spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+    let barrier = Barrier::new(spec.cpus.len());
     let is_over = AtomicBool::new(false);
-    on_each(order, until, |rank| {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed.wrapping_add(rank as u64));
+    on_each(spec, until, |rank| {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(spec.seed.wrapping_add(rank as u64));
         let mut work = 0.0;
         loop {
             let length = Duration::from_secs_f64(
@@ -135,7 +135,7 @@ fn run_threads(order: &Order, until: &Until, stuck_rank: Option<usize>) -> Resul
             }
             barrier.wait();
             let leaves = is_over.load(Ordering::Relaxed);
-            // Nobody may begin the next round, and end it, before everybody has decided.
+            // No rank may start the next round before all have decided whether to leave.
             barrier.wait();
             if leaves {
                 std::hint::black_box(work);
@@ -159,7 +159,7 @@ mod tests {
     #[test]
     fn threads_meet_and_end_together_even_with_one_that_is_stuck() {
         for stuck in [None, Some(0)] {
-            let order = Order {
+            let spec = JobSpec {
                 kind: Kind::Mpi(2),
                 cpus: vec![Cpu(0), Cpu(0)],
                 length: Duration::from_millis(300),
@@ -168,8 +168,8 @@ mod tests {
                 quota: 0,
             };
             let begun = Instant::now();
-            run_threads(&order, &Until::after(order.length), stuck).unwrap();
-            assert!(begun.elapsed() >= order.length && begun.elapsed() < order.length + GRACE);
+            run_threads(&spec, &Until::after(spec.length), stuck).unwrap();
+            assert!(begun.elapsed() >= spec.length && begun.elapsed() < spec.length + GRACE);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! NP: maximum-likelihood fits of partial-wave models to events, one after the other. Models, numbers
-//! of events and minimisers differ from fit to fit, as they do among physicists.
+//! `np`: maximum-likelihood fits of partial-wave models to events, one after the other. The model, the number
+//! of events and the minimiser differ from fit to fit.
 
 use argmin::core::{CostFunction, Error, Executor, Gradient};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
@@ -11,11 +11,11 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use super::waves::{Complex, Likelihood, Wave, generate, phase_space};
-use super::{JobError, Order, Until, confine};
+use super::{JobError, JobSpec, Until, confine};
 
 const EVENTS: std::ops::Range<usize> = 20_000..120_000;
 const PHASE_SPACE_EVENTS: usize = 100_000;
-const MOST_ITERATIONS: u64 = 400;
+const MAX_ITERATIONS: u64 = 400;
 
 const fn wave(l: u32, m: u32, mass: f64, width: f64) -> Wave {
     Wave { l, m, mass, width }
@@ -49,15 +49,15 @@ enum Minimiser {
     NelderMead,
 }
 
-pub fn run(order: &Order, until: &Until) -> Result<(), JobError> {
-    let cpus = order.cpus.clone();
+pub fn run(spec: &JobSpec, until: &Until) -> Result<(), JobError> {
+    let cpus = spec.cpus.clone();
     let pool = ThreadPoolBuilder::new()
         .num_threads(cpus.len())
-        // A worker that cannot be confined to its thread still stays among the job's own.
+        // A worker that cannot be bound to one CPU stays on the CPUs of the job.
         .start_handler(move |worker| drop(confine(&cpus[worker..=worker])))
         .build()
         .map_err(|error| JobError::Fit(error.to_string()))?;
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(order.seed);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(spec.seed);
     while !until.is_over() {
         fit_once(&mut rng, &pool, until)?;
     }
@@ -70,9 +70,9 @@ fn fit_once(rng: &mut Xoshiro256PlusPlus, pool: &ThreadPool, until: &Until) -> R
     let minimiser = if rng.random_bool(0.7) { Minimiser::Lbfgs } else { Minimiser::NelderMead };
     let mut normal = || rng.sample::<f64, _>(StandardNormal);
     let truth: Vec<Complex> = waves.iter().map(|_| Complex::new(normal(), normal())).collect();
-    // Parameters that are about as large as the events ask for.
+    // About the magnitude of the couplings that fit.
     let start: Vec<f64> = (1..2 * waves.len()).map(|_| 3.0 * normal()).collect();
-    // Drawn by one worker while the others wait, as events are read.
+    // One worker generates events while the others wait, as if they were read from a file.
     let (data, reference) = pool.install(|| {
         let data = generate(&waves, &truth, n_events, rng, || until.is_over());
         (data, phase_space(PHASE_SPACE_EVENTS, rng))
@@ -83,7 +83,7 @@ fn fit_once(rng: &mut Xoshiro256PlusPlus, pool: &ThreadPool, until: &Until) -> R
     }
     match pool.install(|| minimise(&likelihood, start, minimiser, until)) {
         Ok(_) => Ok(()),
-        // A line search that finds no better point has arrived, or its time was over.
+        // The line search found no better point, or the deadline has passed.
         Err(error) => {
             tracing::debug!("{minimiser:?}: {error}");
             Ok(())
@@ -91,7 +91,7 @@ fn fit_once(rng: &mut Xoshiro256PlusPlus, pool: &ThreadPool, until: &Until) -> R
     }
 }
 
-/// The couplings that fit best, and minus the logarithm of their likelihood.
+/// The parameters that fit best, and minus the logarithm of their likelihood.
 fn minimise(
     likelihood: &Likelihood,
     start: Vec<f64>,
@@ -103,7 +103,7 @@ fn minimise(
         Minimiser::Lbfgs => {
             let solver = LBFGS::new(MoreThuenteLineSearch::new(), 7);
             let done = Executor::new(problem, solver)
-                .configure(|state| state.param(start).max_iters(MOST_ITERATIONS))
+                .configure(|state| state.param(start).max_iters(MAX_ITERATIONS))
                 .run()?;
             (done.state.best_param, done.state.best_cost)
         }
@@ -118,7 +118,7 @@ fn minimise(
             let corners = (0..=likelihood.n_parameters()).map(corner).collect();
             let solver = NelderMead::new(corners).with_sd_tolerance(1e-7)?;
             let done = Executor::new(Corners(problem), solver)
-                .configure(|state| state.max_iters(MOST_ITERATIONS))
+                .configure(|state| state.max_iters(MAX_ITERATIONS))
                 .run()?;
             (done.state.best_param, done.state.best_cost)
         }
@@ -134,7 +134,7 @@ struct Problem<'a> {
 impl Problem<'_> {
     fn evaluate(&self, parameters: &[f64]) -> Result<(f64, Vec<f64>), Error> {
         if self.until.is_over() {
-            return Err(Error::msg("the job's time is over"));
+            return Err(Error::msg("the deadline of the job has passed"));
         }
         Ok(self.likelihood.evaluate(parameters))
     }
@@ -158,8 +158,8 @@ impl Gradient for Problem<'_> {
     }
 }
 
-/// The same for a solver that takes no failure for an answer when it begins: once time is over, every point is as bad as
-/// can be, and costs nothing to look at.
+/// The same problem for Nelder-Mead, which does not accept a failure at its start: after the deadline, every
+/// point has the largest cost and is not evaluated.
 struct Corners<'a>(Problem<'a>);
 
 impl CostFunction for Corners<'_> {
@@ -177,8 +177,8 @@ mod tests {
 
     use super::*;
 
-    /// Each wave's share of the intensity, in which neither scale nor sign of phases matters.
-    fn shares(couplings: &[Complex]) -> Vec<f64> {
+    /// The fraction of the intensity of each wave; scale and signs of phases do not matter for it.
+    fn fractions(couplings: &[Complex]) -> Vec<f64> {
         let total: f64 = couplings.iter().map(|coupling| coupling.norm_squared()).sum();
         couplings.iter().map(|coupling| coupling.norm_squared() / total).collect()
     }
@@ -193,14 +193,14 @@ mod tests {
         let until = Until::after(Duration::from_secs(120));
         let start = vec![2.0, 0.5, 0.5, 0.1, 0.5, 0.5, -0.5];
         let (found, cost) = minimise(&likelihood, start, Minimiser::Lbfgs, &until).unwrap();
-        let found = shares(&Likelihood::couplings(&found));
-        for (found, truth) in found.iter().zip(shares(&truth)) {
+        let found = fractions(&Likelihood::couplings(&found));
+        for (found, truth) in found.iter().zip(fractions(&truth)) {
             assert!((found - truth).abs() < 0.06, "{found} {truth} {cost}");
         }
     }
 
     #[test]
-    fn a_fit_whose_time_is_over_ends_whatever_minimises_it() {
+    fn a_fit_past_its_deadline_ends_with_either_minimiser() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(5);
         let waves = MODELS[0].to_vec();
         let truth: Vec<Complex> = waves.iter().map(|_| Complex::new(1.0, 0.5)).collect();

@@ -1,5 +1,5 @@
-//! Partial waves of a two-body final state: amplitudes of mass and angles, events drawn from them,
-//! and the likelihood of amplitudes given events.
+//! Partial waves of a two-body final state: amplitudes as functions of mass and angles, events drawn from
+//! them, and the likelihood of couplings given events.
 
 use std::f64::consts::PI;
 use std::ops::{Add, Mul};
@@ -8,9 +8,9 @@ use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 
-/// The masses, in GeV, between which events are looked at.
+/// The range of masses of events, in GeV.
 const MASSES: [f64; 2] = [0.6, 2.0];
-/// Events that are looked at together by one worker.
+/// Events that one worker sums at a time.
 const CHUNK: usize = 2_048;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -57,7 +57,7 @@ pub struct Wave {
     pub width: f64,
 }
 
-/// Where one event fell.
+/// One event: mass and angles.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Event {
     pub mass: f64,
@@ -66,8 +66,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Anywhere, with equal chances.
-    fn anywhere(rng: &mut Xoshiro256PlusPlus) -> Self {
+    /// Uniform in mass, cosine and azimuth.
+    fn uniform(rng: &mut Xoshiro256PlusPlus) -> Self {
         Self {
             mass: rng.random_range(MASSES[0]..MASSES[1]),
             cos_theta: rng.random_range(-1.0..1.0),
@@ -89,7 +89,7 @@ impl Wave {
     }
 }
 
-/// The associated Legendre function, normed so that its spherical harmonic has norm one.
+/// The associated Legendre function, normalised so that its spherical harmonic has norm one.
 fn legendre(l: u32, m: u32, x: f64) -> f64 {
     let sine = (1.0 - x * x).max(0.0).sqrt();
     let mut here = (1..=m).fold(1.0, |value, k| -value * f64::from(2 * k - 1) * sine);
@@ -111,7 +111,7 @@ pub fn intensity(waves: &[Wave], couplings: &[Complex], event: &Event) -> f64 {
     amplitude.norm_squared()
 }
 
-/// Events drawn from a model, one after the other, by rejection. Ends early when told to.
+/// Events drawn from a model by rejection sampling. Ends early once `is_over` is true.
 pub fn generate(
     waves: &[Wave],
     couplings: &[Complex],
@@ -119,22 +119,23 @@ pub fn generate(
     rng: &mut Xoshiro256PlusPlus,
     is_over: impl Fn() -> bool,
 ) -> Vec<Event> {
-    let mut most = (0..2_000).map(|_| intensity(waves, couplings, &Event::anywhere(rng))).fold(0.0, f64::max);
+    let mut max_intensity =
+        (0..2_000).map(|_| intensity(waves, couplings, &Event::uniform(rng))).fold(0.0, f64::max);
     let mut events = Vec::with_capacity(n_events);
     while events.len() < n_events && !is_over() {
-        let event = Event::anywhere(rng);
+        let event = Event::uniform(rng);
         let here = intensity(waves, couplings, &event);
-        most = most.max(here);
-        if rng.random_range(0.0..most) < here {
+        max_intensity = max_intensity.max(here);
+        if rng.random_range(0.0..max_intensity) < here {
             events.push(event);
         }
     }
     events
 }
 
-/// Events that fall anywhere, with which the model is integrated.
+/// Uniform events, over which the model is integrated.
 pub fn phase_space(n_events: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Event> {
-    (0..n_events).map(|_| Event::anywhere(rng)).collect()
+    (0..n_events).map(|_| Event::uniform(rng)).collect()
 }
 
 /// The extended likelihood of couplings, with the phase of the first wave as the reference.
@@ -156,7 +157,7 @@ impl Likelihood {
         2 * self.waves.len() - 1
     }
 
-    /// Minus the logarithm of the likelihood, an event, and its gradient.
+    /// Minus the logarithm of the likelihood per event, and its gradient.
     pub fn evaluate(&self, parameters: &[f64]) -> (f64, Vec<f64>) {
         let couplings = Self::couplings(parameters);
         let n_data = self.data.len() as f64;
@@ -164,9 +165,9 @@ impl Likelihood {
             self.sum(&self.data, &couplings, |intensity| (-intensity.ln(), -1.0 / intensity));
         let (integral, integral_gradient) =
             self.sum(&self.phase_space, &couplings, |intensity| (intensity, 1.0));
-        let share = 1.0 / self.phase_space.len() as f64;
+        let weight = 1.0 / self.phase_space.len() as f64;
         let gradient = data_gradient.iter().zip(&integral_gradient);
-        (data / n_data + integral * share, gradient.map(|(data, mc)| data / n_data + mc * share).collect())
+        (data / n_data + integral * weight, gradient.map(|(data, mc)| data / n_data + mc * weight).collect())
     }
 
     /// The sum of a function of the intensity over events, and its gradient by the couplings.
@@ -203,7 +204,7 @@ impl Likelihood {
                 gradient.iter_mut().zip(&slopes).for_each(|(all, slope)| *all += slope);
                 (sum + more, gradient)
             });
-        // The imaginary part of the first coupling is no parameter.
+        // The imaginary part of the first coupling is not a parameter.
         let gradient = by_part[..1].iter().chain(&by_part[2..]).copied().collect();
         (sum, gradient)
     }
@@ -222,7 +223,7 @@ mod tests {
     ];
 
     #[test]
-    fn spherical_harmonics_have_norm_one_and_stand_at_right_angles() {
+    fn spherical_harmonics_have_norm_one_and_are_orthogonal() {
         let n = 2_000;
         let integral = |l: u32, k: u32, m: u32| {
             let term = |at: usize| {

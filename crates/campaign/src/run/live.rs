@@ -1,4 +1,4 @@
-//! Jobs as processes of this machine, each on threads of its own.
+//! Jobs that this process starts, each bound to its own threads.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,55 +10,70 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use workload::{Cpu, JobId, JobReading, NodeReading, Timestamp};
 
 use super::{RunError, busy_ticks, set_owner, slurm};
-use crate::jobs::Order;
-use crate::plan::Turn;
+use crate::jobs::{JobRunner, JobSpec};
+use crate::plan::PlannedJob;
 
-/// How long a job may take to leave after it was told to.
+/// How long a job may take to end after its stdin was closed.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// A job that has been started and has not ended.
 pub struct LiveJob {
     pub id: JobId,
-    pub turn: Turn,
-    /// Empty while nobody has seen which they are.
+    pub planned: PlannedJob,
+    /// Empty until the agent has seen which threads Slurm chose.
     pub threads: Vec<Cpu>,
     pub start: Timestamp,
-    /// The process, if it is one of ours.
+    /// The process; absent for jobs of Slurm.
     pub child: Option<Child>,
-    /// Work done on its threads before it started, in ticks.
+    /// Busy ticks of its threads when it started.
     busy_before: u64,
-    /// CPU time that it took, once it has ended.
+    /// Its own CPU time in ticks, once it has ended.
     own_ticks: u64,
 }
 
 impl LiveJob {
-    pub fn new(id: JobId, turn: &Turn, start: Timestamp) -> Self {
-        Self { id, turn: turn.clone(), threads: Vec::new(), start, child: None, busy_before: 0, own_ticks: 0 }
+    pub fn new(id: JobId, planned: &PlannedJob, start: Timestamp) -> Self {
+        Self {
+            id,
+            planned: planned.clone(),
+            threads: Vec::new(),
+            start,
+            child: None,
+            busy_before: 0,
+            own_ticks: 0,
+        }
     }
 
-    /// The share of its threads' time that others took.
+    /// The fraction of its threads' time that other processes took.
     pub fn disturbance(&self, reading: &NodeReading) -> Option<f64> {
         self.child.as_ref()?;
         let others = busy_ticks(reading, &self.threads).saturating_sub(self.busy_before + self.own_ticks);
         let length = (reading.time - self.start).as_seconds() * f64::from(ticks_per_second());
-        let share = others as f64 / (length * self.threads.len() as f64);
-        Some((share * 1e4).round() / 1e4)
+        let fraction = others as f64 / (length * self.threads.len() as f64);
+        Some((fraction * 1e4).round() / 1e4)
     }
 }
 
-pub fn start(name: &str, turn: &Turn, order: Order, reading: &NodeReading) -> Result<LiveJob, RunError> {
+/// Starts a job as a process in a process group of its own.
+pub fn start(
+    name: &str,
+    planned: &PlannedJob,
+    runner: &JobRunner,
+    spec: JobSpec,
+    reading: &NodeReading,
+) -> Result<LiveJob, RunError> {
     let failed = || |source| RunError::Io { what: format!("job {name}"), source };
-    let mut command = order.tied_command().map_err(failed())?;
+    let mut command = runner.tied_command(&spec);
     let child = command.stdout(Stdio::null()).process_group(0).spawn().map_err(failed())?;
     let id = JobId::new(name).map_err(|error| failed()(std::io::Error::other(error)))?;
-    let mut job = LiveJob::new(id, turn, reading.time);
-    job.busy_before = busy_ticks(reading, &order.cpus);
-    job.threads = order.cpus;
+    let mut job = LiveJob::new(id, planned, reading.time);
+    job.busy_before = busy_ticks(reading, &spec.cpus);
+    job.threads = spec.cpus;
     job.child = Some(child);
     Ok(job)
 }
 
-/// Takes those out that have ended.
+/// Removes the jobs that have ended from `live` and returns them.
 pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob>, RunError> {
     let mut ended = Vec::new();
     let mut index = 0;
@@ -75,7 +90,7 @@ pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob
                 let mut job = live.remove(index);
                 if !status.success() {
                     return Err(RunError::Failed {
-                        kind: job.turn.kind,
+                        kind: job.planned.kind,
                         job: job.id,
                         campaign: campaign.to_owned(),
                         reason: status.to_string(),
@@ -89,11 +104,15 @@ pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob
     Ok(ended)
 }
 
-/// Ends jobs: they are told to by the end of their stdin, and made to if they do not listen.
+/// Ends jobs: cancels those of Slurm, closes the stdin of the others, and kills those that do not end.
 pub fn end_all(live: Vec<LiveJob>) {
-    live.iter().filter(|job| job.child.is_none()).for_each(slurm::cancel);
+    for job in live.iter().filter(|job| job.child.is_none()) {
+        slurm::cancel(job);
+    }
     let mut children: Vec<Child> = live.into_iter().filter_map(|job| job.child).collect();
-    children.iter_mut().for_each(|child| drop(child.stdin.take()));
+    for child in &mut children {
+        drop(child.stdin.take());
+    }
     let deadline = Instant::now() + GRACE;
     while Instant::now() < deadline && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
         std::thread::sleep(Duration::from_millis(20));
@@ -106,8 +125,8 @@ pub fn end_all(live: Vec<LiveJob>) {
     }
 }
 
-/// Says which thread is whose, and how much memory each job has.
-pub fn flag(reading: &mut NodeReading, live: &[LiveJob]) {
+/// Adds the owner of every thread and the memory of every job to a reading.
+pub fn annotate(reading: &mut NodeReading, live: &[LiveJob]) {
     set_owner(reading, live);
     for job in live {
         if let Some(child) = &job.child {
@@ -117,7 +136,7 @@ pub fn flag(reading: &mut NodeReading, live: &[LiveJob]) {
     }
 }
 
-/// The memory of a process and those it has started.
+/// The resident memory of a process and its descendants.
 fn resident_bytes(pid: u32) -> u64 {
     let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok();
     let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
@@ -126,10 +145,10 @@ fn resident_bytes(pid: u32) -> u64 {
     pages.unwrap_or(0) * rustix::param::page_size() as u64 + below
 }
 
-/// CPU time of all children that have ended and been waited for, theirs included.
+/// CPU time, in ticks, of all children that have been waited for, including their descendants.
 fn ticks_of_children() -> u64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The name may have spaces; what follows its parenthesis has none.
+    // The program's name may contain spaces; the fields after its closing parenthesis do not.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
     fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
 }
@@ -141,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_a_child_is_counted_when_it_has_ended() {
+    fn the_cpu_time_of_a_child_is_counted_when_it_has_ended() {
         let before = ticks_of_children();
         let spin = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done";
         assert!(Command::new("sh").args(["-c", spin]).status().unwrap().success());

@@ -1,5 +1,5 @@
-//! Runs a plan on this machine: jobs in their turns, read once a second through the agent, and labels
-//! when a campaign is complete.
+//! Runs a plan on this machine: starts its jobs, samples the machine through the agent, and adds labels when
+//! a campaign is complete.
 
 mod live;
 mod quiet;
@@ -14,18 +14,16 @@ use agent::node::{Collector, Node, NodeSettings, Sample};
 use agent::sampler::Sampler;
 use archive::{Archive, Writer, WriterSettings};
 use report::text::show_bytes;
-use workload::Stop;
 use workload::label;
-use workload::{Cpu, JobId, Label, NodeName, NodeReading, Owner, Timestamp};
+use workload::{Cpu, JobId, Label, NodeName, NodeReading, Owner, Stop, Timestamp};
 
-use crate::jobs::{JobError, Mpi, Order, find_mpi};
+use crate::jobs::{JobError, JobRunner, JobSpec, Mpi, find_mpi};
 use crate::kind::Kind;
-use crate::plan::{Plan, Turn};
+use crate::plan::{Plan, PlannedCampaign, PlannedJob};
 
 use live::LiveJob;
 use scratch::Scratch;
-
-const INTERVAL: Duration = Duration::from_secs(1);
+pub use slurm::SlurmError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
@@ -33,59 +31,66 @@ pub enum RunError {
     Archive(#[from] archive::Error),
     #[error(transparent)]
     Job(#[from] JobError),
-    #[error("campaign {0} is in the archive already; give it another name, or record elsewhere")]
-    Known(String),
-    #[error("{0}; --even-if-busy runs all the same, and labels say how much was disturbed")]
-    Busy(String),
+    #[error(transparent)]
+    Slurm(#[from] SlurmError),
+    #[error("campaign {0} is in the archive already")]
+    KnownCampaign(String),
+    #[error("other jobs run on this machine ({0}), and a campaign would disturb them")]
+    OtherJobs(usize),
+    #[error("{:.0} % of the CPU time of this machine is in use", .0 * 100.0)]
+    Busy(f64),
     #[error(
-        "{path} has {} free, and {} have to be, twice what jobs may write at once; free some, or lower `quota`",
+        "{path} has {} free, but {} are needed: twice what jobs may write at once",
         show_bytes(*.free),
         show_bytes(*.needed)
     )]
     NoRoom { path: PathBuf, free: u64, needed: u64 },
-    #[error("{path} is in memory, and writers need a disk; say where one is with --scratch")]
+    #[error("{path} is a file system in memory, but jobs that write need a disk")]
     NoDisk { path: PathBuf },
     #[error("{what}: {source}")]
     Io { what: String, source: std::io::Error },
-    #[error("{0}")]
-    Unreadable(String),
+    #[error("the CPU counters cannot be read: {0}")]
+    Counters(String),
     #[error("job {job} ({kind}) failed: {reason}; campaign {campaign} has no labels, its readings are kept")]
     Failed { job: JobId, kind: Kind, campaign: String, reason: String },
     #[error("stopped: campaign {0} is not complete and has no labels; its readings are kept")]
     Stopped(String),
-    #[error("{0}")]
-    Slurm(String),
 }
 
-/// Who starts jobs.
+/// Who starts the jobs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Submit {
-    /// This process, which then knows which threads they have.
+    /// This process, which chooses their threads.
     Here,
-    /// Slurm; the agent sees which threads it gave them.
+    /// Slurm; the agent sees which threads Slurm chose.
     Slurm,
 }
 
 #[derive(Debug, Clone)]
 pub struct RunSettings {
     pub node: NodeName,
-    /// The threads that jobs may have.
+    /// The threads that jobs may use.
     pub cpus: Vec<Cpu>,
     pub procfs: PathBuf,
     pub cgroupfs: PathBuf,
-    /// The folder in which jobs write.
+    /// The directory in which jobs write.
     pub scratch: PathBuf,
     pub submit: Submit,
+    /// How often the machine is sampled.
+    pub interval: Duration,
+    /// Whether to run although the machine is busy.
     pub even_if_busy: bool,
+    /// The program that runs one job.
+    pub runner: JobRunner,
 }
 
-/// How far a run has come.
+/// What happens during a run.
 #[derive(Debug, Clone)]
-pub enum Step<'a> {
-    Begun { campaign: &'a str, n_jobs: usize },
-    Started { job: &'a JobId, turn: &'a Turn, threads: &'a [Cpu] },
-    Ended { label: &'a Label },
-    Second { done: Duration, of: Duration },
+pub enum RunEvent<'a> {
+    CampaignStarted { campaign: &'a str, n_jobs: usize },
+    JobStarted { id: &'a JobId, job: &'a PlannedJob, threads: &'a [Cpu] },
+    JobEnded { label: &'a Label },
+    Progress { done: Duration, total: Duration },
 }
 
 /// Runs every campaign of a plan and returns their labels.
@@ -94,63 +99,43 @@ pub fn run(
     settings: &RunSettings,
     archive: &Archive,
     stop: &Stop,
-    mut tell: impl FnMut(Step<'_>),
+    mut on_event: impl FnMut(RunEvent<'_>),
 ) -> Result<Vec<Label>, RunError> {
     let known = archive.labels()?;
-    if let Some(campaign) =
-        plan.campaign.iter().find(|planned| known.iter().any(|label| label.campaign == planned.name))
-    {
-        return Err(RunError::Known(campaign.name.clone()));
+    let is_known = |planned: &&PlannedCampaign| known.iter().any(|label| label.campaign == planned.name);
+    if let Some(campaign) = plan.campaign.iter().find(is_known) {
+        return Err(RunError::KnownCampaign(campaign.name.clone()));
     }
     let (procfs, cgroupfs) = (settings.procfs.clone(), settings.cgroupfs.clone());
-    let mut node = Node::new(NodeSettings::for_recording(settings.node.clone(), procfs, cgroupfs, INTERVAL));
+    let mut node =
+        Node::new(NodeSettings::for_recording(settings.node.clone(), procfs, cgroupfs, settings.interval));
     quiet::check(&mut node, settings, stop)?;
     let scratch = Scratch::new(&settings.scratch)?;
     scratch.check_room(plan.quota.saturating_mul(plan.n_writers(settings.cpus.len()) as u64))?;
-    let has_ranks = |kind: Kind| matches!(kind, Kind::Mpi(_) | Kind::StuckRank | Kind::CpuHog);
-    let mpi = match plan.normal.iter().chain(&plan.anomalous).any(|job| has_ranks(job.kind)) {
-        true => find_mpi(),
-        false => None,
-    };
+    let has_ranks = plan.templates().any(|job| job.kind.has_ranks());
+    let mpi = if has_ranks { find_mpi() } else { None };
     if let Some(mpi) = &mpi {
-        mpi.compile(scratch.folder())?;
+        mpi.compile(scratch.directory())?;
     }
-    let made_by = |kind: Kind| match (kind, &mpi) {
-        (kind, Some(_)) if has_ranks(kind) => Some(Mpi::NAME.to_owned()),
-        (kind, None) if has_ranks(kind) => Some(Mpi::NAME_WITHOUT.to_owned()),
-        _ => None,
-    };
     let writer = archive.writer(node.source(), WriterSettings::default())?;
-    let all_turns = (0..plan.campaign.len()).flat_map(|campaign| plan.turns(campaign));
+    let all_jobs = (0..plan.campaign.len()).flat_map(|campaign| plan.jobs(campaign));
     let mut recorder = Recorder {
         settings,
         plan,
         scratch: &scratch,
         stop,
-        sampler: Sampler::new(INTERVAL),
+        ranks_made_by: if mpi.is_some() { Mpi::NAME } else { Mpi::NAME_WITHOUT },
+        sampler: Sampler::new(settings.interval),
         node,
         writer,
         done: Duration::ZERO,
-        total: all_turns.map(|turn| turn.length + plan.pause).sum(),
+        total: all_jobs.map(|job| job.length + plan.pause).sum(),
     };
     let mut all = Vec::new();
     for (index, campaign) in plan.campaign.iter().enumerate() {
-        let turns = plan.turns(index);
-        tell(Step::Begun { campaign: &campaign.name, n_jobs: turns.len() });
-        let label = |job: LiveJob, end: Timestamp, disturbance: Option<f64>| Label {
-            campaign: campaign.name.clone(),
-            set: campaign.set,
-            kind: job.turn.kind.to_string(),
-            anomalous: Some(job.turn.kind.is_anomalous()),
-            node: settings.node.clone(),
-            threads: job.threads,
-            start: job.start,
-            end,
-            made_by: made_by(job.turn.kind),
-            disturbance,
-            job: job.id,
-        };
-        let labels = recorder.record(&campaign.name, turns, &label, &mut tell)?;
+        let jobs = plan.jobs(index);
+        on_event(RunEvent::CampaignStarted { campaign: &campaign.name, n_jobs: jobs.len() });
+        let labels = recorder.record(campaign, jobs, &mut on_event)?;
         archive.add_labels(&labels)?;
         all.extend(labels);
     }
@@ -164,6 +149,8 @@ struct Recorder<'a> {
     plan: &'a Plan,
     scratch: &'a Scratch,
     stop: &'a Stop,
+    /// `made_by` in the labels of kinds with ranks.
+    ranks_made_by: &'static str,
     sampler: Sampler,
     node: Node,
     writer: Writer,
@@ -173,110 +160,133 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
-    /// Runs the jobs of one campaign, and leaves none behind.
+    /// Runs the jobs of one campaign and returns their labels. No job is left running, also after an error.
     fn record(
         &mut self,
-        campaign: &str,
-        turns: Vec<Turn>,
-        label: &dyn Fn(LiveJob, Timestamp, Option<f64>) -> Label,
-        tell: &mut dyn FnMut(Step<'_>),
+        campaign: &PlannedCampaign,
+        jobs: Vec<PlannedJob>,
+        on_event: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<Vec<Label>, RunError> {
         let mut live = Vec::new();
-        let outcome = self.record_turns(campaign, turns, &mut live, label, tell);
+        let waiting = jobs.into_iter().enumerate().collect();
+        let outcome = self.record_jobs(campaign, waiting, &mut live, on_event);
         live::end_all(live);
         outcome
     }
 
-    /// Runs jobs in their turns, and reads the machine meanwhile.
-    fn record_turns(
+    /// Starts jobs in order as threads become free, and samples the machine meanwhile.
+    fn record_jobs(
         &mut self,
-        campaign: &str,
-        turns: Vec<Turn>,
+        campaign: &PlannedCampaign,
+        mut waiting: VecDeque<(usize, PlannedJob)>,
         live: &mut Vec<LiveJob>,
-        label: &dyn Fn(LiveJob, Timestamp, Option<f64>) -> Label,
-        tell: &mut dyn FnMut(Step<'_>),
+        on_event: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<Vec<Label>, RunError> {
-        let mut waiting: VecDeque<(usize, Turn)> = turns.into_iter().enumerate().collect();
+        let interval = self.settings.interval;
         let mut labels = Vec::new();
-        let mut last = None;
+        let mut previous = None;
         let mut rested = Duration::ZERO;
         while let Some(time) = self.sampler.wait(self.stop) {
-            // A job that ended during this second did not have it as a whole.
-            let ended = live::take_ended(live, campaign)?;
+            // A job that ended during this interval did not have all of it, so its label ends at the previous
+            // sample.
+            let ended = live::take_ended(live, &campaign.name)?;
             let (sample, reading) = self.read(time, live)?;
-            let ended = ended.into_iter().chain(slurm::take_ended(live, &sample, time, campaign)?);
+            let ended = ended.into_iter().chain(slurm::take_ended(live, &sample, time, &campaign.name)?);
             for job in ended.collect::<Vec<_>>() {
                 let disturbance = job.disturbance(&reading);
-                let label = label(job, last.unwrap_or(time), disturbance);
-                tell(Step::Ended { label: &label });
+                let label = self.label(campaign, job, previous.unwrap_or(time), disturbance);
+                on_event(RunEvent::JobEnded { label: &label });
                 labels.push(label);
                 rested = Duration::ZERO;
             }
-            last = Some(time);
-            self.done += INTERVAL;
-            tell(Step::Second { done: self.done.min(self.total), of: self.total });
-            if waiting.is_empty() && live.is_empty() {
-                if rested >= self.plan.pause {
+            previous = Some(time);
+            self.done += interval;
+            on_event(RunEvent::Progress { done: self.done.min(self.total), total: self.total });
+            if rested >= self.plan.pause {
+                if waiting.is_empty() && live.is_empty() {
                     return Ok(labels);
                 }
-            } else if rested >= self.plan.pause {
-                self.start_next(campaign, &mut waiting, live, &reading, tell)?;
+                self.start_next(&campaign.name, &mut waiting, live, &reading, on_event)?;
             }
-            rested += INTERVAL;
+            rested += interval;
         }
-        Err(RunError::Stopped(campaign.to_owned()))
+        Err(RunError::Stopped(campaign.name.clone()))
     }
 
-    /// Reads the machine and keeps what was read.
+    fn label(
+        &self,
+        campaign: &PlannedCampaign,
+        job: LiveJob,
+        end: Timestamp,
+        disturbance: Option<f64>,
+    ) -> Label {
+        Label {
+            campaign: campaign.name.clone(),
+            set: campaign.set,
+            kind: job.planned.kind.to_string(),
+            anomalous: Some(job.planned.is_anomalous),
+            node: self.settings.node.clone(),
+            threads: job.threads,
+            start: job.start,
+            end,
+            made_by: job.planned.kind.has_ranks().then(|| self.ranks_made_by.to_owned()),
+            disturbance,
+            job: job.id,
+        }
+    }
+
+    /// Samples the machine and stores the reading.
     fn read(&mut self, time: Timestamp, live: &mut [LiveJob]) -> Result<(Sample, NodeReading), RunError> {
         let sample = self.node.sample(time);
         if let Some(error) = sample.error_of(Collector::Cpu) {
-            return Err(RunError::Unreadable(error.to_owned()));
+            return Err(RunError::Counters(error.to_owned()));
         }
         let mut reading = sample.reading(&self.settings.node);
         match self.settings.submit {
-            Submit::Here => live::flag(&mut reading, live),
-            Submit::Slurm => slurm::look(live, &sample),
+            Submit::Here => live::annotate(&mut reading, live),
+            Submit::Slurm => slurm::update_threads(live, &sample),
         }
         self.writer.append(std::slice::from_ref(&reading))?;
         Ok((sample, reading))
     }
 
-    /// Starts jobs in their turn, as long as there are threads for them.
+    /// Starts waiting jobs in order, as long as there are free threads for them.
     fn start_next(
         &mut self,
         campaign: &str,
-        waiting: &mut VecDeque<(usize, Turn)>,
+        waiting: &mut VecDeque<(usize, PlannedJob)>,
         live: &mut Vec<LiveJob>,
         reading: &NodeReading,
-        tell: &mut dyn FnMut(Step<'_>),
+        on_event: &mut dyn FnMut(RunEvent<'_>),
     ) -> Result<(), RunError> {
-        while let Some((index, turn)) = waiting.front() {
+        while let Some((index, planned)) = waiting.front() {
             let is_taken = |cpu: &&Cpu| live.iter().any(|job| job.threads.contains(cpu));
             let free: Vec<Cpu> = self.settings.cpus.iter().filter(|cpu| !is_taken(cpu)).copied().collect();
+            // Slurm has not shown yet which threads these jobs have.
             let n_promised: usize = live
                 .iter()
                 .filter(|job| job.threads.is_empty())
-                .map(|job| usize::from(job.turn.n_threads))
+                .map(|job| usize::from(job.planned.n_threads))
                 .sum();
-            let n_wanted = usize::from(turn.n_threads);
+            let n_wanted = usize::from(planned.n_threads);
             if free.len() < n_wanted + n_promised {
                 return Ok(());
             }
             let name = format!("{campaign}-{:02}", index + 1);
-            let order = Order {
-                kind: turn.kind,
+            let spec = JobSpec {
+                kind: planned.kind,
                 cpus: free[..n_wanted].to_vec(),
-                length: turn.length,
-                seed: turn.seed,
-                scratch: self.scratch.folder().to_owned(),
+                length: planned.length,
+                seed: planned.seed,
+                scratch: self.scratch.directory().to_owned(),
                 quota: self.plan.quota,
             };
+            let runner = &self.settings.runner;
             let job = match self.settings.submit {
-                Submit::Here => live::start(&name, turn, order, reading)?,
-                Submit::Slurm => slurm::submit(&name, turn, &order, reading.time)?,
+                Submit::Here => live::start(&name, planned, runner, spec, reading)?,
+                Submit::Slurm => slurm::submit(&name, planned, &runner.command(&spec), reading.time)?,
             };
-            tell(Step::Started { job: &job.id, turn, threads: &job.threads });
+            on_event(RunEvent::JobStarted { id: &job.id, job: planned, threads: &job.threads });
             live.push(job);
             waiting.pop_front();
         }
@@ -284,14 +294,14 @@ impl Recorder<'_> {
     }
 }
 
-/// The time that somebody worked on these threads, in ticks since the machine was started.
+/// Ticks since boot in which these threads were neither idle nor waiting for I/O.
 fn busy_ticks(reading: &NodeReading, threads: &[Cpu]) -> u64 {
     use workload::Mode::{Idle, Iowait};
-    let on_them = reading.threads.iter().filter(|thread| threads.contains(&thread.cpu));
-    on_them.map(|thread| thread.ticks.total() - thread.ticks[Idle] - thread.ticks[Iowait]).sum()
+    let these = reading.threads.iter().filter(|thread| threads.contains(&thread.cpu));
+    these.map(|thread| thread.ticks.total() - thread.ticks[Idle] - thread.ticks[Iowait]).sum()
 }
 
-/// Threads that no job has belong to nobody: this process knows all of them.
+/// Sets the owner of every thread. All jobs are known here, so the other threads have no owner.
 fn set_owner(reading: &mut NodeReading, live: &[LiveJob]) {
     for thread in &mut reading.threads {
         let owner = live.iter().find(|job| job.threads.contains(&thread.cpu));

@@ -1,4 +1,4 @@
-//! Jobs that Slurm runs. Which threads they have, and when they end, the agent sees in control groups.
+//! Jobs that Slurm runs. The agent sees in control groups which threads they have and when they end.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,54 +8,73 @@ use workload::{JobId, Millis, Timestamp};
 
 use super::RunError;
 use super::live::LiveJob;
-use crate::jobs::Order;
-use crate::plan::Turn;
+use crate::plan::PlannedJob;
 
 /// How long a job may wait before it is seen on a thread.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MAX_WAIT: Duration = Duration::from_secs(600);
 
-pub fn submit(name: &str, turn: &Turn, order: &Order, now: Timestamp) -> Result<LiveJob, RunError> {
-    let job = order.command().map_err(|source| RunError::Io { what: format!("job {name}"), source })?;
+#[derive(Debug, thiserror::Error)]
+pub enum SlurmError {
+    #[error("{command} cannot be run: {source}")]
+    NotRun { command: String, source: std::io::Error },
+    #[error("{command} failed: {stderr}")]
+    Failed { command: String, stderr: String },
+    #[error("sbatch printed {output:?}, which is not a job id")]
+    JobId { output: String },
+    #[error("Slurm has no node on the host {0}")]
+    NoNode(String),
+    #[error("job {0} was not seen on any thread of this machine")]
+    NotSeen(JobId),
+}
+
+/// Submits the process of a job to this machine.
+pub fn submit(
+    name: &str,
+    planned: &PlannedJob,
+    job: &Command,
+    now: Timestamp,
+) -> Result<LiveJob, SlurmError> {
     let words = std::iter::once(job.get_program()).chain(job.get_args());
     let line: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-    let said = slurm(
+    let output = slurm(
         Command::new("sbatch")
             .args(["--parsable", "--ntasks=1", "--output=/dev/null"])
             .arg(format!("--job-name={name}"))
-            .arg(format!("--nodelist={}", agent_node()?))
-            .arg(format!("--cpus-per-task={}", turn.n_threads))
+            .arg(format!("--nodelist={}", this_node()?))
+            .arg(format!("--cpus-per-task={}", planned.n_threads))
             .arg(format!("--wrap={}", line.join(" "))),
     )?;
-    let id = said.trim().split(';').next().unwrap_or_default();
-    let id = JobId::new(id).map_err(|error| RunError::Slurm(format!("sbatch said {said:?}: {error}")))?;
-    Ok(LiveJob::new(id, turn, now))
+    let id = output.trim().split(';').next().unwrap_or_default();
+    let id = JobId::new(id).map_err(|_| SlurmError::JobId { output: output.trim().to_owned() })?;
+    Ok(LiveJob::new(id, planned, now))
 }
 
-/// The name that Slurm has for this machine.
-fn agent_node() -> Result<String, RunError> {
+/// Slurm's name for this machine.
+fn this_node() -> Result<String, SlurmError> {
     let host = agent::hostname();
-    let said = slurm(Command::new("scontrol").args(["show", "node", "--oneliner"]))?;
-    let word = |line: &str, key: &str| {
+    let output = slurm(Command::new("scontrol").args(["show", "node", "--oneliner"]))?;
+    let value = |line: &str, key: &str| {
         line.split_whitespace().find_map(|word| Some(word.strip_prefix(key)?.to_owned()))
     };
-    said.lines()
-        .find(|line| word(line, "NodeHostName=").as_deref() == Some(&host))
-        .and_then(|line| word(line, "NodeName="))
-        .ok_or_else(|| RunError::Slurm(format!("Slurm has no node on the host {host}")))
+    output
+        .lines()
+        .find(|line| value(line, "NodeHostName=").as_deref() == Some(&host))
+        .and_then(|line| value(line, "NodeName="))
+        .ok_or(SlurmError::NoNode(host))
 }
 
-/// Learns which threads jobs have.
-pub fn look(live: &mut [LiveJob], sample: &Sample) {
-    for job in live.iter_mut().filter(|job| job.child.is_none()) {
-        let seen = sample.jobs.iter().find(|seen| seen.id == job.id).and_then(|seen| seen.cpus.as_ref());
-        if let (true, Some(cpus)) = (job.threads.is_empty(), seen) {
+/// Notes the threads of jobs that are seen for the first time.
+pub fn update_threads(live: &mut [LiveJob], sample: &Sample) {
+    for job in live.iter_mut().filter(|job| job.child.is_none() && job.threads.is_empty()) {
+        let seen = sample.jobs.iter().find(|seen| seen.id == job.id);
+        if let Some(cpus) = seen.and_then(|seen| seen.cpus.as_ref()) {
             job.threads = cpus.iter().collect();
             job.start = sample.time;
         }
     }
 }
 
-/// Takes those out that were seen and are not seen any more.
+/// Removes the jobs that were seen and are gone from `live`, and returns them.
 pub fn take_ended(
     live: &mut Vec<LiveJob>,
     sample: &Sample,
@@ -73,11 +92,8 @@ pub fn take_ended(
             let job = live.remove(index);
             check_outcome(&job, campaign)?;
             ended.push(job);
-        } else if now - job.start > Millis::from(PATIENCE) {
-            return Err(RunError::Slurm(format!(
-                "job {} was never seen on a thread of this machine; `tracewise agent doctor` may say why",
-                job.id
-            )));
+        } else if now - job.start > Millis::from(MAX_WAIT) {
+            return Err(SlurmError::NotSeen(job.id.clone()).into());
         } else {
             index += 1;
         }
@@ -85,42 +101,43 @@ pub fn take_ended(
     Ok(ended)
 }
 
-/// Takes a job back.
 pub fn cancel(job: &LiveJob) {
     if let Err(error) = slurm(Command::new("scancel").arg(job.id.as_str())) {
         tracing::warn!("job {} may still run: {error}", job.id);
     }
 }
 
-/// Whether Slurm says that a job has ended well.
+/// Fails unless Slurm reports that a job was completed.
 fn check_outcome(job: &LiveJob, campaign: &str) -> Result<(), RunError> {
-    let said = slurm(Command::new("scontrol").args(["show", "job", "--oneliner", job.id.as_str()]))?;
-    let state = said.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
+    let output = slurm(Command::new("scontrol").args(["show", "job", "--oneliner", job.id.as_str()]))?;
+    let state = output.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
     match state {
         Some("COMPLETED" | "COMPLETING") => Ok(()),
         state => Err(RunError::Failed {
             job: job.id.clone(),
-            kind: job.turn.kind,
+            kind: job.planned.kind,
             campaign: campaign.to_owned(),
-            reason: format!("Slurm says {}", state.unwrap_or("nothing of it")),
+            reason: format!("Slurm reports {}", state.unwrap_or("no state")),
         }),
     }
 }
 
-/// What a command of Slurm's says.
-fn slurm(command: &mut Command) -> Result<String, RunError> {
+/// The output of a Slurm command.
+fn slurm(command: &mut Command) -> Result<String, SlurmError> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let output = command
-        .output()
-        .map_err(|error| RunError::Slurm(format!("{name}: {error}; is Slurm installed here?")))?;
+    let output = match command.output() {
+        Ok(output) => output,
+        Err(source) => return Err(SlurmError::NotRun { command: name, source }),
+    };
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(RunError::Slurm(format!("{name}: {}", said.split_whitespace().collect::<Vec<_>>().join(" "))))
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
+    Err(SlurmError::Failed { command: name, stderr })
 }
 
-/// A word as a shell takes it for one.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

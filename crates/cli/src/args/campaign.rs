@@ -51,6 +51,9 @@ pub struct CampaignRunArgs {
     /// Let a scheduler start the jobs, on this machine
     #[arg(long, value_enum)]
     pub submit: Option<Scheduler>,
+    /// How often to sample the machine, such as 100ms [default: 1s]
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s", hide_default_value = true)]
+    pub interval: Duration,
     /// Where jobs may write, on a disk [default: /var/tmp]
     #[arg(long, value_name = "FOLDER")]
     pub scratch: Option<PathBuf>,

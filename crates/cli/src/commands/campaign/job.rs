@@ -1,10 +1,11 @@
-//! `tracewise campaign job`: the process that a campaign starts for each of its jobs.
+//! `tracewise campaign job`: the process that `campaign run` starts for each job.
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use campaign::jobs::{self, Order, Until};
+use campaign::jobs::{self, JobSpec, Until};
 
+use super::job_runner;
 use crate::args::JobArgs;
 
 pub fn run(args: &JobArgs) -> anyhow::Result<ExitCode> {
@@ -17,7 +18,14 @@ pub fn run(args: &JobArgs) -> anyhow::Result<ExitCode> {
         Some(cpus) => cpus.iter().collect(),
         None => jobs::allowed_cpus()?,
     };
-    let (scratch, quota) = (args.scratch.clone(), args.quota);
-    jobs::run(&Order { kind: args.kind, cpus, length, seed: args.seed, scratch, quota }, &until)?;
+    let spec = JobSpec {
+        kind: args.kind,
+        cpus,
+        length,
+        seed: args.seed,
+        scratch: args.scratch.clone(),
+        quota: args.quota,
+    };
+    jobs::run(&spec, &job_runner()?, &until)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,6 +12,9 @@ mod simulate;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
+use campaign::jobs::JobRunner;
+
 use crate::args::CampaignCommand;
 use crate::config::Config;
 
@@ -26,4 +29,10 @@ pub fn run(command: CampaignCommand, config: Option<&Path>) -> anyhow::Result<Ex
         CampaignCommand::Labels(args) => labels::run(&args, &Config::load(config)?),
         CampaignCommand::Job(args) => job::run(&args),
     }
+}
+
+/// This program, as the one that runs a single job.
+fn job_runner() -> anyhow::Result<JobRunner> {
+    let program = std::env::current_exe().context("the path of this program is not known")?;
+    Ok(JobRunner { program, arguments: vec!["campaign".into(), "job".into()] })
 }

@@ -1,24 +1,32 @@
 //! `tracewise campaign run`
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow, bail};
 use archive::Archive;
 use campaign::Plan;
-use campaign::run::{RunSettings, Step, Submit};
+use campaign::run::{RunError, RunEvent, RunSettings, SlurmError, Submit};
 use report::text::{show_count, show_duration};
 
+use super::{job_runner, labels};
 use crate::args::CampaignRunArgs;
-use crate::commands::campaign::labels;
 use crate::commands::{node_name, stop_on_ctrl_c};
 use crate::config::Config;
 use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
 
-/// On a disk, which the folder for temporary files often is not.
+/// On a disk; the directory for temporary files often is not.
 const SCRATCH: &str = "/var/tmp";
+/// The kernel counts CPU time in ticks of this length.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+/// Disturbance above this fraction is reported.
+const NOTABLE_DISTURBANCE: f64 = 0.02;
 
 pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    if args.interval < SHORTEST_INTERVAL {
+        bail!("--interval has to be at least {SHORTEST_INTERVAL:?}, the resolution of the kernel's counters");
+    }
     let file = args.plan.display().to_string();
     let text = std::fs::read_to_string(&args.plan).with_context(|| file.clone())?;
     let cpus = campaign::jobs::allowed_cpus()?;
@@ -30,27 +38,31 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
         cgroupfs: args.roots.cgroupfs.clone(),
         scratch: args.scratch.clone().unwrap_or_else(|| SCRATCH.into()),
         submit: if args.submit.is_some() { Submit::Slurm } else { Submit::Here },
+        interval: args.interval,
         even_if_busy: args.even_if_busy,
+        runner: job_runner()?,
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
     let stop = stop_on_ctrl_c(None)?;
     let progress = Progress::new(format!("recording into {address}"));
-    let labels = campaign::run::run(&plan, &settings, &archive, &stop, |step| match step {
-        Step::Begun { campaign, n_jobs } => {
+    let show = |event: RunEvent<'_>| match event {
+        RunEvent::CampaignStarted { campaign, n_jobs } => {
             eprint_note(&format!("campaign {campaign}: {} jobs", show_count(n_jobs as u64)));
         }
-        Step::Started { job, turn, .. } => {
-            let length = show_duration(turn.length.as_secs_f64());
-            eprint_note(&format!("  {job}  {} on {} threads for {length}", turn.kind, turn.n_threads));
+        RunEvent::JobStarted { id, job, .. } => {
+            let length = show_duration(job.length.as_secs_f64());
+            eprint_note(&format!("  {id}  {} on {} threads for {length}", job.kind, job.n_threads));
         }
-        Step::Ended { label } => {
-            if let Some(share) = label.disturbance.filter(|share| *share > 0.02) {
-                eprint_note(&format!("  {}  others took {:.1} % of its threads", label.job, share * 100.0));
+        RunEvent::JobEnded { label } => {
+            if let Some(fraction) = label.disturbance.filter(|fraction| *fraction > NOTABLE_DISTURBANCE) {
+                let percent = fraction * 100.0;
+                eprint_note(&format!("  {}  other processes took {percent:.1} % of its threads", label.job));
             }
         }
-        Step::Second { done, of } => progress.update(done.as_secs(), of.as_secs()),
-    })?;
+        RunEvent::Progress { done, total } => progress.update(done.as_secs(), total.as_secs()),
+    };
+    let labels = campaign::run::run(&plan, &settings, &archive, &stop, show).map_err(with_hint)?;
     drop(progress);
     if args.json {
         print_json(&labels)?;
@@ -58,4 +70,20 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
         labels::show(&labels)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds what the user can do about an error.
+fn with_hint(error: RunError) -> anyhow::Error {
+    let hint = match &error {
+        RunError::KnownCampaign(_) => "rename it in the plan, or record into another archive",
+        RunError::OtherJobs(_) | RunError::Busy(_) => {
+            "--even-if-busy runs it all the same; labels then record how much each job was disturbed"
+        }
+        RunError::NoRoom { .. } => "free some space, or lower `quota` in the plan",
+        RunError::NoDisk { .. } => "name a directory on a disk with --scratch",
+        RunError::Slurm(SlurmError::NotRun { .. }) => "is Slurm installed here?",
+        RunError::Slurm(SlurmError::NotSeen(_)) => "`tracewise agent doctor` checks what the agent can see",
+        _ => return error.into(),
+    };
+    anyhow!("{error}; {hint}")
 }
