@@ -197,7 +197,7 @@ def main():
         for name, _ in EXATHLON:
             tracewise("archive", "import", "--preset", "exathlon", Path(data) / f"cpu-traces/{name}.csv.zst", "--job", name,
                       "--into", archive)
-        tracewise("campaign", "label", "--data", archive, "--known", known)
+        tracewise("campaign", "label", "add", "--data", archive, "--labels", known)
         part, exathlon = evaluate(work, "exathlon", archive, LARGE_SETTINGS, 3, ["strength"])
         lines += ["## Exathlon", "", "Real Spark applications on 4 nodes × 32 threads, all normal; faults are injected. "
                   "One file is one job: one hour for training, the next for thresholds, and one from three days later for testing.", *part, ""]

@@ -1,4 +1,4 @@
-//! A simulated cluster, second by second: what each node's kernel would have counted.
+//! A simulated cluster, second by second: the CPU time that the kernel of each node would have counted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,37 +13,39 @@ use workload::{
 };
 
 use super::SimulateError;
-use super::draw::JobDraw;
+use super::environment::Environment;
 use super::model::{KindModel, Model, N_STICKS};
+use super::sampler::JobSampler;
 use super::schedule::{ClusterSettings, ScheduledJob, node_name};
-use super::world::World;
 
-const TICKS_A_SECOND: u64 = 100;
-/// The chance that a reading is a tick late, or a tick early: clocks of threads are not in step with whoever
-/// reads them. Half of the seconds in the recording have a tick more or less than a hundred.
-const OFF_BY_A_TICK: f64 = 0.12;
-/// What a job may use, for each of its threads.
-const LIMIT_BYTES_A_THREAD: u64 = 2 << 30;
-/// How much nodes of one cluster differ, in standard deviations of a stick.
+const TICKS_PER_SECOND: u64 = 100;
+/// The probability that a reading is one tick late, and that it is one tick early: the kernel's clock and the
+/// sampler are not synchronised. Half of the recorded seconds do not have exactly 100 ticks.
+const OFF_BY_ONE_TICK: f64 = 0.12;
+/// The memory limit of a job, per thread.
+const LIMIT_BYTES_PER_THREAD: u64 = 2 << 30;
+/// The standard deviation of the differences between nodes, as a normal deviate of a stick.
 const NODE_SPREAD: f32 = 0.1;
-/// A second of a writer whose storage does not answer: user, system, iowait, other.
+/// The rates (user, system, iowait, other) of a writer while storage stalls.
 const STALLED: [f32; 4] = [0.0, 0.05, 0.9, 0.05];
 
 pub struct Cluster {
     readings: Vec<NodeReading>,
     nodes: Vec<Node>,
-    world: World,
+    environment: Environment,
 }
 
-/// What a node remembers from second to second.
+/// The state of a node.
 struct Node {
-    /// Jobs that have not started, the next one last.
+    /// Jobs that have not started, in reverse order of their starts.
     waiting: Vec<(ScheduledJob, Arc<KindModel>)>,
     running: Vec<Running>,
-    unused: JobDraw,
-    character: [f32; N_STICKS],
+    /// The threads that no job owns.
+    unowned: JobSampler,
+    /// How this node differs from others.
+    shift: [f32; N_STICKS],
     rates: Vec<[f32; 4]>,
-    /// By how many ticks each thread was read late.
+    /// By how many ticks each thread was read late; negative if early.
     late: Vec<i64>,
     rng: Xoshiro256PlusPlus,
 }
@@ -51,7 +53,7 @@ struct Node {
 struct Running {
     job: ScheduledJob,
     model: Arc<KindModel>,
-    draw: JobDraw,
+    sampler: JobSampler,
 }
 
 impl Cluster {
@@ -66,13 +68,13 @@ impl Cluster {
             let family = family(kind);
             models.get(family).map(Arc::clone).ok_or_else(|| SimulateError::NoKind(family.to_owned()))
         };
-        let unused = model_of("idle")?;
-        let n_threads = usize::from(settings.threads_a_node);
+        let unowned = model_of("idle")?;
+        let n_threads = usize::from(settings.threads_per_node);
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ 0x6e6f_6465);
         let mut readings = Vec::new();
         let mut nodes = Vec::new();
         for index in 0..settings.n_nodes as usize {
-            let threads = (0..settings.threads_a_node).map(|cpu| ThreadReading {
+            let threads = (0..settings.threads_per_node).map(|cpu| ThreadReading {
                 cpu: Cpu(cpu),
                 ticks: Ticks::default(),
                 owner: Owner::Nobody,
@@ -86,8 +88,8 @@ impl Cluster {
             nodes.push(Node {
                 waiting: Vec::new(),
                 running: Vec::new(),
-                unused: JobDraw::new(Arc::clone(&unused), n_threads, rng.random()),
-                character: std::array::from_fn(|_| NODE_SPREAD * rng.sample::<f32, _>(StandardNormal)),
+                unowned: JobSampler::new(Arc::clone(&unowned), n_threads, rng.random()),
+                shift: std::array::from_fn(|_| NODE_SPREAD * rng.sample::<f32, _>(StandardNormal)),
                 rates: vec![[0.0, 0.0, 0.0, 1.0]; n_threads],
                 late: vec![0; n_threads],
                 rng: Xoshiro256PlusPlus::seed_from_u64(rng.random()),
@@ -99,28 +101,30 @@ impl Cluster {
         for node in &mut nodes {
             node.waiting.sort_by_key(|(job, _)| std::cmp::Reverse(job.label.start));
         }
-        Ok(Self { readings, nodes, world: World::new(settings, jobs) })
+        Ok(Self { readings, nodes, environment: Environment::new(settings, jobs) })
     }
 
-    /// What the ticks of its threads mean.
+    /// How the ticks of its readings are to be understood.
     pub fn source(settings: &ClusterSettings) -> Source {
         Source {
             origin: format!("simulation, seed {}", settings.seed),
             measure: Measure::Counter,
-            ticks_per_second: TICKS_A_SECOND as u32,
+            ticks_per_second: TICKS_PER_SECOND as u32,
             modes: ModeSet::ALL,
             period: Millis::SECOND,
         }
     }
 
-    /// Counts on from what was counted before.
+    /// Continues from the counters of earlier readings.
     pub fn resume(&mut self, before: &[NodeReading]) {
         for (now, before) in self.readings.iter_mut().zip(before) {
-            now.threads.iter_mut().zip(&before.threads).for_each(|(now, before)| now.ticks = before.ticks);
+            for (now, before) in now.threads.iter_mut().zip(&before.threads) {
+                now.ticks = before.ticks;
+            }
         }
     }
 
-    /// Every node as it was last.
+    /// The latest reading of every node.
     pub fn readings(&self) -> &[NodeReading] {
         &self.readings
     }
@@ -129,7 +133,7 @@ impl Cluster {
         self.nodes.len()
     }
 
-    /// Every node at a moment. Moments come one second after the other.
+    /// Readings of all nodes at `time`, which has to advance by one second per call.
     pub fn second(&mut self, time: Timestamp) -> &[NodeReading] {
         for index in 0..self.nodes.len() {
             self.node_second(index, time);
@@ -137,20 +141,21 @@ impl Cluster {
         &self.readings
     }
 
-    /// One node at a moment.
+    /// The reading of one node at `time`.
     pub fn node_second(&mut self, index: usize, time: Timestamp) -> &NodeReading {
         let (node, reading) = (&mut self.nodes[index], &mut self.readings[index]);
         reading.time = time;
-        node.change_hands(reading, time);
-        node.draw(&self.world, reading, time);
+        node.update_owners(reading, time);
+        node.sample(&self.environment, reading, time);
         node.count(reading);
         reading
     }
 }
 
 impl Node {
-    /// A reading at `time` speaks of the second before it: a job has those after its start, up to its end.
-    fn change_hands(&mut self, reading: &mut NodeReading, time: Timestamp) {
+    /// Ends and starts jobs. A reading covers the second before it, so a job owns the readings after its start, up
+    /// to and including its end.
+    fn update_owners(&mut self, reading: &mut NodeReading, time: Timestamp) {
         self.running.retain(|running| {
             let goes_on = running.job.label.end >= time;
             if !goes_on {
@@ -165,21 +170,22 @@ impl Node {
             for cpu in &job.label.threads {
                 reading.threads[usize::from(cpu.0)].owner = owner.clone();
             }
-            let draw = JobDraw::new(Arc::clone(&model), job.label.threads.len(), job.seed);
-            self.running.push(Running { job, model, draw });
+            let sampler = JobSampler::new(Arc::clone(&model), job.label.threads.len(), job.seed);
+            self.running.push(Running { job, model, sampler });
         }
     }
 
-    fn draw(&mut self, world: &World, reading: &mut NodeReading, time: Timestamp) {
+    /// Samples the rates of all threads, and the memory of all jobs.
+    fn sample(&mut self, environment: &Environment, reading: &mut NodeReading, time: Timestamp) {
         let rates = &mut self.rates;
-        self.unused.second(self.character, |thread, drawn| rates[thread] = drawn);
+        self.unowned.second(self.shift, |thread, drawn| rates[thread] = drawn);
         reading.jobs.clear();
         for running in &mut self.running {
             let label = &running.job.label;
-            let weather = world.at(&running.job, time);
-            let shift = std::array::from_fn(|stick| weather.shift[stick] + self.character[stick]);
-            running.draw.second(shift, |thread, drawn| {
-                let stalled = weather.stall;
+            let conditions = environment.at(&running.job, time);
+            let shift = std::array::from_fn(|stick| conditions.shift[stick] + self.shift[stick]);
+            running.sampler.second(shift, |thread, drawn| {
+                let stalled = conditions.stall;
                 rates[usize::from(label.threads[thread].0)] =
                     std::array::from_fn(|mode| (1.0 - stalled) * drawn[mode] + stalled * STALLED[mode]);
             });
@@ -187,17 +193,17 @@ impl Node {
         }
     }
 
-    /// Turns rates into ticks; what is less than one is one with that chance.
+    /// Turns rates into ticks. A fraction of a tick is rounded up with that probability, else down.
     fn count(&mut self, reading: &mut NodeReading) {
         for ((thread, rates), late) in reading.threads.iter_mut().zip(&self.rates).zip(&mut self.late) {
-            let chance: f64 = self.rng.random();
-            let now = i64::from(chance < OFF_BY_A_TICK) - i64::from(chance > 1.0 - OFF_BY_A_TICK);
-            let spent = TICKS_A_SECOND.saturating_add_signed(now - *late);
+            let draw: f64 = self.rng.random();
+            let now = i64::from(draw < OFF_BY_ONE_TICK) - i64::from(draw > 1.0 - OFF_BY_ONE_TICK);
+            let spent = TICKS_PER_SECOND.saturating_add_signed(now - *late);
             *late = now;
             let mut left = spent;
             for (index, mode) in [Mode::User, Mode::System, Mode::Iowait].into_iter().enumerate() {
-                let chance: f32 = self.rng.random();
-                let whole = ((rates[index] * spent as f32 + chance) as u64).min(left);
+                let draw: f32 = self.rng.random();
+                let whole = ((rates[index] * spent as f32 + draw) as u64).min(left);
                 thread.ticks[mode] += whole;
                 left -= whole;
             }
@@ -211,8 +217,8 @@ fn memory_of(running: &Running, time: Timestamp) -> JobReading {
     let n_threads = label.threads.len() as u64;
     let age = (time - label.start).as_seconds();
     let memory = &running.model.memory;
-    let limit = LIMIT_BYTES_A_THREAD * n_threads;
-    let bytes = memory.bytes_a_thread * n_threads as f64 + memory.growth_bytes_a_second * age;
+    let limit = LIMIT_BYTES_PER_THREAD * n_threads;
+    let bytes = memory.bytes_per_thread * n_threads as f64 + memory.growth_bytes_per_second * age;
     JobReading {
         memory_bytes: Some((bytes as u64).min(limit)),
         memory_limit_bytes: Some(limit),
@@ -222,27 +228,28 @@ fn memory_of(running: &Running, time: Timestamp) -> JobReading {
 
 #[cfg(test)]
 mod tests {
-    use workload::Set;
+    use workload::{Set, Stop};
 
     use super::super::recorded_model;
     use super::super::schedule::schedule;
     use super::*;
+    use crate::plan::PlannedCampaign;
 
     #[test]
-    fn every_thread_counts_a_hundred_ticks_a_second_but_for_one_and_belongs_to_whom_the_labels_say() {
+    fn threads_count_100_ticks_per_second_within_one_and_have_the_owners_of_the_labels() {
         let start = Timestamp::from_seconds(1_767_571_200);
         let settings = ClusterSettings {
             n_nodes: 2,
-            threads_a_node: 8,
-            seconds: 1_200,
-            campaigns: vec![("a".into(), Set::Test)],
+            threads_per_node: 8,
+            campaign_seconds: 1_200,
+            campaigns: vec![PlannedCampaign { name: "a".into(), set: Set::Test }],
             seed: 2,
             load: 0.7,
             start,
             origin: start,
             first_job: 1,
         };
-        let jobs = schedule(&settings).unwrap();
+        let jobs = schedule(&settings, &Stop::default()).unwrap();
         let mut cluster = Cluster::new(&settings, &jobs, &recorded_model().unwrap()).unwrap();
         for second in 0..=1_200 {
             let time = start + Millis::from_seconds(second);

@@ -1,170 +1,256 @@
-//! A simulated cluster: jobs of known kinds, placed by a scheduler, drawn from models that were fitted
-//! to recordings. One seed is one cluster.
+//! A simulated cluster: jobs of known kinds, placed by a small scheduler, whose seconds are sampled from models
+//! fitted to recordings. The same seed gives the same cluster.
 
 pub mod cluster;
 pub mod compare;
-pub mod draw;
+mod environment;
 pub mod fit;
 pub mod model;
+pub mod sampler;
 pub mod schedule;
-mod world;
 
 use std::time::{Duration, Instant};
 
 use archive::{Archive, LoadReport, Selection, WriterSettings};
-use workload::Stop;
-use workload::{IdError, Label, Millis, NodeName, NodeReading, Set, Timestamp};
+use workload::{Control, IdError, Label, Millis, NodeName, NodeReading, Set, Stop, Stopped, Timestamp};
 
+use crate::plan::PlannedCampaign;
 use cluster::Cluster;
-use model::Model;
+use model::{Model, ModelError};
 use schedule::{ClusterSettings, node_name, schedule};
 
 /// Fitted to the recording that docs/results/campaign.md describes.
 const RECORDED: &str = include_str!("recorded.json");
+/// Campaigns have at least this length.
+pub const MIN_CAMPAIGN_SECONDS: u64 = 600;
+/// The load of a cluster is between these.
+pub const MIN_LOAD: f64 = 0.01;
+pub const MAX_LOAD: f64 = 0.95;
 
 #[derive(Debug, thiserror::Error)]
 pub enum SimulateError {
-    #[error("the jobs do not fit into the campaigns; ask for more --hours, or less --load")]
-    Hours,
-    #[error("the model has no kind {0}; fit it to a recording that has")]
+    #[error("a cluster needs at least one node, one thread per node and one campaign")]
+    Empty,
+    #[error("a cluster cannot start before 1970")]
+    StartBeforeEpoch,
+    #[error("a campaign of {0} s is too short; it needs at least {MIN_CAMPAIGN_SECONDS} s")]
+    CampaignTooShort(u64),
+    #[error("the load has to be between {MIN_LOAD} and {MAX_LOAD}, not {0}")]
+    Load(f64),
+    #[error("the jobs do not fit into the campaigns")]
+    DoesNotFit,
+    #[error("the model does not have the kind {0}")]
     NoKind(String),
-    #[error("campaign {0} is in the archive already; simulate into another one")]
-    Known(String),
-    #[error("{0} has readings of that time already; choose another --start, or another archive")]
-    Taken(NodeName),
-    #[error("{0}")]
-    Settings(String),
+    #[error("campaign {0} is in the archive already")]
+    KnownCampaign(String),
+    #[error("the archive has readings of {0} at that time already")]
+    TimeTaken(NodeName),
+    #[error("the built-in model cannot be read: {0}")]
+    BuiltInModel(ModelError),
     #[error(transparent)]
     Name(#[from] IdError),
     #[error(transparent)]
-    Archive(#[from] archive::Error),
+    Archive(archive::Error),
+    #[error("{0}")]
+    Stopped(#[from] Stopped),
+}
+
+impl From<archive::Error> for SimulateError {
+    fn from(error: archive::Error) -> Self {
+        match error {
+            archive::Error::Stopped(stopped) => Self::Stopped(stopped),
+            error => Self::Archive(error),
+        }
+    }
 }
 
 /// The model that comes with Tracewise.
 pub fn recorded_model() -> Result<Model, SimulateError> {
-    Model::from_json(RECORDED)
-        .map_err(|reason| SimulateError::Settings(format!("the built-in model: {reason}")))
+    Model::from_json(RECORDED).map_err(SimulateError::BuiltInModel)
+}
+
+/// The number of campaigns of one set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CampaignCount {
+    pub set: Set,
+    pub count: usize,
 }
 
 impl ClusterSettings {
-    /// Campaigns of each set, named after it, in this order.
-    pub fn campaigns(counts: &[(Set, usize)]) -> Vec<(String, Set)> {
-        let named = |(set, count): &(Set, usize)| {
+    /// Campaigns of each set in this order, named after the set and numbered.
+    pub fn campaigns(counts: &[CampaignCount]) -> Vec<PlannedCampaign> {
+        let of_set = |CampaignCount { set, count }: &CampaignCount| {
             let set = *set;
-            (1..=*count).map(move |number| (format!("{set}-{number}"), set))
+            (1..=*count).map(move |number| PlannedCampaign { name: format!("{set}-{number}"), set })
         };
-        counts.iter().flat_map(named).collect()
+        counts.iter().flat_map(of_set).collect()
     }
 
-    /// The same with numbers for jobs that no labelled job has.
+    /// The same settings, with job numbers that no labelled job has.
     fn numbered_after(&self, known: &[Label]) -> Self {
         let last = known.iter().filter_map(|label| label.job.as_str().parse::<u64>().ok()).max();
         Self { first_job: last.map_or(self.first_job, |last| last + 1), ..self.clone() }
     }
 
     fn check(&self) -> Result<(), SimulateError> {
-        let refused = |reason: &str| Err(SimulateError::Settings(reason.to_owned()));
-        if self.n_nodes == 0 || self.threads_a_node == 0 || self.campaigns.is_empty() {
-            return refused("a cluster has at least one node of one thread, and one campaign");
+        if self.n_nodes == 0 || self.threads_per_node == 0 || self.campaigns.is_empty() {
+            return Err(SimulateError::Empty);
         }
         if self.start < Timestamp(0) {
-            return refused("a cluster does not start before 1970");
+            return Err(SimulateError::StartBeforeEpoch);
         }
-        if self.seconds < 600 {
-            return refused("a campaign takes at least ten minutes");
+        if self.campaign_seconds < MIN_CAMPAIGN_SECONDS {
+            return Err(SimulateError::CampaignTooShort(self.campaign_seconds));
         }
-        if !(0.01..=0.95).contains(&self.load) {
-            return refused("the load lies between 0.01 and 0.95");
+        if !(MIN_LOAD..=MAX_LOAD).contains(&self.load) {
+            return Err(SimulateError::Load(self.load));
         }
         Ok(())
     }
 }
 
-/// Writes simulated campaigns into an archive: as a whole, with their labels, or not at all.
+/// Writes simulated campaigns with their labels into an archive: completely, or not at all.
 pub fn into_archive(
     settings: &ClusterSettings,
     model: &Model,
     archive: &Archive,
-    mut progress: impl FnMut(u64, u64),
+    control: &Control<'_>,
 ) -> Result<(LoadReport, Vec<Label>), SimulateError> {
     settings.check()?;
+    let archive = archive.with_stop(control.stop());
     let known = archive.labels()?;
-    let is_known = |name: &String| known.iter().any(|label| label.campaign == *name);
-    if let Some((name, _)) = settings.campaigns.iter().find(|(name, _)| is_known(name)) {
-        return Err(SimulateError::Known(name.clone()));
+    let is_known = |campaign: &&PlannedCampaign| known.iter().any(|label| label.campaign == campaign.name);
+    if let Some(campaign) = settings.campaigns.iter().find(is_known) {
+        return Err(SimulateError::KnownCampaign(campaign.name.clone()));
     }
     let settings = &settings.numbered_after(&known);
-    let n_seconds = settings.seconds * settings.campaigns.len() as u64;
+    let n_seconds = settings.campaign_seconds * settings.campaigns.len() as u64;
     let end = settings.start + Millis::from_seconds(n_seconds as i64);
     let there =
         archive.snapshot(Selection { from: settings.start, to: end, ..Selection::default() })?.nodes();
     let ours: Vec<NodeName> = (0..settings.n_nodes as usize).map(node_name).collect::<Result<_, _>>()?;
     if let Some(node) = there.into_iter().find(|node| ours.contains(node)) {
-        return Err(SimulateError::Taken(node));
+        return Err(SimulateError::TimeTaken(node));
     }
-    let jobs = schedule(settings)?;
+    let jobs = schedule(settings, control.stop())?;
     let labels: Vec<Label> = jobs.iter().map(|job| job.label.clone()).collect();
     let mut loader = archive.loader(Cluster::source(settings))?;
     loader.add_labels(&labels)?;
     let mut cluster = Cluster::new(settings, &jobs, model)?;
     for node in 0..cluster.n_nodes() {
         for second in 0..=n_seconds {
+            control.check()?;
             let time = settings.start + Millis::from_seconds(second as i64);
             loader.push_node(cluster.node_second(node, time))?;
         }
-        progress(node as u64 + 1, cluster.n_nodes() as u64);
+        control.report(node as u64 + 1, cluster.n_nodes() as u64)?;
     }
     Ok((loader.finish()?, labels))
 }
 
-/// How a stream is doing.
+/// The state of a stream after one simulated second.
 #[derive(Debug, Clone, Copy)]
-pub struct Streamed {
+pub struct StreamStatus {
     pub time: Timestamp,
     pub n_seconds: u64,
-    /// How long the last second took to make and to write.
+    /// How long the last second took to simulate and to store.
     pub took: Duration,
-    /// How far behind the clock it is.
+    /// How far the stream is behind the clock.
     pub late: Duration,
 }
 
-/// Streams a simulated cluster into an archive as time passes, `speed` times as fast, until told to
-/// stop: one campaign of the test set after the other, each with its labels when it is complete.
+/// Streams a simulated cluster into an archive, `speed` times as fast as the clock, until `stop`. One campaign
+/// of the test set follows the other; the labels of each are added when it is complete.
 pub fn stream(
     settings: &ClusterSettings,
     model: &Model,
     archive: &Archive,
     speed: f64,
     stop: &Stop,
-    mut tell: impl FnMut(Streamed, &[NodeReading]),
+    mut on_second: impl FnMut(StreamStatus, &[NodeReading]),
 ) -> Result<(), SimulateError> {
     settings.check()?;
     let mut writer = archive.writer(Cluster::source(settings), WriterSettings::default())?;
-    let mut begun: Option<Instant> = None;
+    let mut started: Option<Instant> = None;
     let mut n_seconds = 0;
     let mut settings = settings.numbered_after(&archive.labels()?);
-    let mut before: Vec<NodeReading> = Vec::new();
+    let mut previous: Vec<NodeReading> = Vec::new();
     loop {
-        settings.campaigns = vec![(format!("live-{}", settings.start.as_epoch_seconds()), Set::Test)];
-        let jobs = schedule(&settings)?;
+        let name = format!("live-{}", settings.start.as_epoch_seconds());
+        settings.campaigns = vec![PlannedCampaign { name, set: Set::Test }];
+        let jobs = match schedule(&settings, stop) {
+            Err(SimulateError::Stopped(_)) => return Ok(writer.close()?),
+            jobs => jobs?,
+        };
         let mut cluster = Cluster::new(&settings, &jobs, model)?;
-        cluster.resume(&before);
-        for second in 0..settings.seconds {
-            let begun = *begun.get_or_insert_with(Instant::now);
-            let due = begun + Duration::from_secs_f64(n_seconds as f64 / speed);
+        cluster.resume(&previous);
+        for second in 0..settings.campaign_seconds {
+            let started = *started.get_or_insert_with(Instant::now);
+            let due = started + Duration::from_secs_f64(n_seconds as f64 / speed);
             if stop.wait(due.saturating_duration_since(Instant::now())) {
                 return Ok(writer.close()?);
             }
-            let (time, start) = (settings.start + Millis::from_seconds(second as i64), Instant::now());
+            let (time, begin) = (settings.start + Millis::from_seconds(second as i64), Instant::now());
             let readings = cluster.second(time);
             writer.append(readings)?;
             n_seconds += 1;
             let late = Instant::now().saturating_duration_since(due);
-            tell(Streamed { time, n_seconds, took: start.elapsed(), late }, readings);
+            on_second(StreamStatus { time, n_seconds, took: begin.elapsed(), late }, readings);
         }
         archive.add_labels(&jobs.iter().map(|job| job.label.clone()).collect::<Vec<_>>())?;
-        before = cluster.readings().to_vec();
-        settings.start = settings.start + Millis::from_seconds(settings.seconds as i64);
+        previous = cluster.readings().to_vec();
+        settings.start = settings.start + Millis::from_seconds(settings.campaign_seconds as i64);
         settings.first_job += jobs.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use archive::Settings;
+
+    use super::*;
+
+    fn settings() -> ClusterSettings {
+        let start = Timestamp::from_seconds(1_767_571_200);
+        ClusterSettings {
+            n_nodes: 2,
+            threads_per_node: 4,
+            campaign_seconds: 3_600,
+            campaigns: ClusterSettings::campaigns(&[CampaignCount { set: Set::Train, count: 2 }]),
+            seed: 1,
+            load: 0.5,
+            start,
+            origin: start,
+            first_job: 1,
+        }
+    }
+
+    #[test]
+    fn invalid_settings_are_rejected() {
+        let rejected = |settings: ClusterSettings| settings.check().unwrap_err();
+        assert!(settings().check().is_ok());
+        assert!(matches!(rejected(ClusterSettings { n_nodes: 0, ..settings() }), SimulateError::Empty));
+        let early = ClusterSettings { start: Timestamp(-1), ..settings() };
+        assert!(matches!(rejected(early), SimulateError::StartBeforeEpoch));
+        let short = ClusterSettings { campaign_seconds: 599, ..settings() };
+        assert!(matches!(rejected(short), SimulateError::CampaignTooShort(599)));
+        assert!(matches!(rejected(ClusterSettings { load: 1.0, ..settings() }), SimulateError::Load(_)));
+    }
+
+    #[test]
+    fn a_simulation_that_is_stopped_ends_within_a_second_and_leaves_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let address = folder.path().to_str().unwrap();
+        let archive = Archive::open_or_create(address, &Settings::default()).unwrap();
+        let stop = Stop::after(Some(Duration::from_millis(300)));
+        // This would take minutes.
+        let large = ClusterSettings { n_nodes: 500, threads_per_node: 64, ..settings() };
+        let begin = Instant::now();
+        let outcome =
+            into_archive(&large, &recorded_model().unwrap(), &archive, &Control::new(&stop, &|_, _| {}));
+        assert!(matches!(outcome, Err(SimulateError::Stopped(_))), "{outcome:?}");
+        assert!(begin.elapsed() < Duration::from_millis(1_300), "{:?}", begin.elapsed());
+        assert!(archive.labels().unwrap().is_empty());
+        assert!(archive.snapshot(Selection::default()).unwrap().nodes().is_empty());
     }
 }

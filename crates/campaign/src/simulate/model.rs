@@ -1,9 +1,8 @@
-//! What is known of each kind of job: numbers fitted to recordings, from which its threads' seconds are
-//! drawn.
+//! The model of each kind of job, fitted to recordings. The simulator samples the seconds of a job from it.
 //!
-//! A second of a thread is broken like a stick: first the share of `other`, then of what is left the
-//! share of iowait, then of what is left of that the share of system; the rest is user. So the four
-//! rates sum to one by construction.
+//! The four rates of a second are a stick-breaking representation: the first stick is the fraction of `other`,
+//! the second the fraction of iowait in the remainder, the third the fraction of system in the remainder of
+//! that; the rest is user. So the rates sum to one by construction.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +11,18 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 1;
 /// `other`, iowait, system.
 pub const N_STICKS: usize = 3;
-/// Where quantiles are kept, in standard deviations: from `-REACH` to `REACH`.
+/// A distribution is stored as quantiles at even steps of a normal deviate, from `-MAX_DEVIATE` to `MAX_DEVIATE`.
 pub const N_QUANTILES: usize = 33;
-pub const REACH: f64 = 2.4;
+pub const MAX_DEVIATE: f64 = 2.4;
 
-/// The model of every kind, with where it comes from.
+/// The models of all kinds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     pub version: u32,
-    /// What it was fitted to, in words.
+    /// The recording it was fitted to, as text.
     pub origin: String,
-    /// By kind; all `mpi-N` are one.
+    /// By kind; all `mpi-N` share one model.
     pub kinds: BTreeMap<String, KindModel>,
 }
 
@@ -34,12 +33,14 @@ pub struct KindModel {
     pub memory: Memory,
 }
 
-/// A job's memory: what it has, and what it takes more every second.
+/// The memory of a job: bytes per thread at the start, and growth of the job in bytes per second.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    pub bytes_a_thread: f64,
-    pub growth_bytes_a_second: f64,
+    #[serde(rename = "bytes_a_thread")]
+    pub bytes_per_thread: f64,
+    #[serde(rename = "growth_bytes_a_second")]
+    pub growth_bytes_per_second: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,22 +50,23 @@ pub enum Behaviour {
     Barrier(Barrier),
 }
 
-/// Phases that all threads of a job go through together.
+/// A Markov chain of phases, one step per second, that all threads of a job go through together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// The chance of each phase after each.
+    /// The probability of each phase (column) after each phase (row).
     pub transitions: Vec<Vec<f64>>,
     pub phases: Vec<Phase>,
-    /// How much of a stick's deviation is left a second later.
-    pub memory: [f64; N_STICKS],
-    /// How much of it all threads of the job have in common.
+    /// The correlation of a stick's deviate with that of the second before.
+    #[serde(rename = "memory")]
+    pub autocorrelation: [f64; N_STICKS],
+    /// The correlation of a stick's deviates between threads of the job.
     pub shared: [f64; N_STICKS],
-    /// How sticks of one second go together.
+    /// The correlation between the sticks of one second.
     pub correlation: [[f64; N_STICKS]; N_STICKS],
 }
 
-/// What threads do in one phase: the first of a job, and the others.
+/// The distributions of one phase: for the first thread of a job, and for the others.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
@@ -72,11 +74,11 @@ pub struct Phase {
     pub others: Sticks,
 }
 
-/// Ranks that compute for a random time and wait for the last of them.
+/// Ranks that compute for an exponentially distributed time and wait for the last of them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Barrier {
-    /// How long a rank computes, on the average; exponential.
+    /// The mean time that a rank computes between two barriers.
     pub mean_seconds: f64,
     pub computing: Sticks,
     pub waiting: Sticks,
@@ -87,22 +89,22 @@ pub struct Barrier {
 #[serde(transparent)]
 pub struct Sticks(pub [Quantiles; N_STICKS]);
 
-/// A distribution by its quantiles at even steps of a normal deviate.
+/// A distribution, as its quantiles at even steps of a normal deviate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Quantiles(pub Vec<f32>);
 
 impl Quantiles {
-    /// The quantile of a normal deviate.
+    /// The quantile at a normal deviate, interpolated.
     pub fn at(&self, deviate: f32) -> f32 {
-        let step = (2.0 * REACH / (N_QUANTILES - 1) as f64) as f32;
-        let place = ((deviate + REACH as f32) / step).clamp(0.0, (N_QUANTILES - 1) as f32 - 1e-3);
-        let (index, rest) = (place as usize, place.fract());
+        let step = (2.0 * MAX_DEVIATE / (N_QUANTILES - 1) as f64) as f32;
+        let position = ((deviate + MAX_DEVIATE as f32) / step).clamp(0.0, (N_QUANTILES - 1) as f32 - 1e-3);
+        let (index, rest) = (position as usize, position.fract());
         self.0[index] + (self.0[index + 1] - self.0[index]) * rest
     }
 }
 
-/// The rates user, system, iowait, other of broken sticks.
+/// The rates user, system, iowait and other from sticks.
 pub fn rates_of(sticks: [f32; N_STICKS]) -> [f32; 4] {
     let [other, iowait, system] = sticks;
     let iowait = (1.0 - other) * iowait;
@@ -111,64 +113,79 @@ pub fn rates_of(sticks: [f32; N_STICKS]) -> [f32; 4] {
     [left - system, system, iowait, other]
 }
 
-/// How rates break a second.
+/// The sticks from rates.
 pub fn sticks_of(rates: [f32; 4]) -> [f32; N_STICKS] {
     let [user, system, iowait, other] = rates;
-    let share = |part: f32, whole: f32| if whole > 1e-6 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
-    [other, share(iowait, 1.0 - other), share(system, user + system)]
+    let fraction = |part: f32, whole: f32| if whole > 1e-6 { (part / whole).clamp(0.0, 1.0) } else { 0.0 };
+    [other, fraction(iowait, 1.0 - other), fraction(system, user + system)]
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    #[error("the model has version {0}, but this version of Tracewise reads up to {VERSION}")]
+    Version(u32),
+    #[error("{kind}: {problem}")]
+    Invalid { kind: String, problem: &'static str },
 }
 
 impl Model {
-    /// Reads a model, and checks that everything can be drawn from it.
-    pub fn from_json(text: &str) -> Result<Self, String> {
-        let model: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    /// Reads a model and checks that it can be sampled.
+    pub fn from_json(text: &str) -> Result<Self, ModelError> {
+        let model: Self = serde_json::from_str(text)?;
         if model.version > VERSION {
-            return Err(format!(
-                "it has version {}, and this Tracewise knows up to {VERSION}",
-                model.version
-            ));
+            return Err(ModelError::Version(model.version));
         }
         for (kind, known) in &model.kinds {
-            known.check().map_err(|reason| format!("{kind}: {reason}"))?;
+            known.check().map_err(|problem| ModelError::Invalid { kind: kind.clone(), problem })?;
         }
         Ok(model)
     }
 }
 
 impl KindModel {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), &'static str> {
         let sticks: Vec<&Sticks> = match &self.behaviour {
             Behaviour::Barrier(barrier) if barrier.mean_seconds > 0.0 => {
                 vec![&barrier.computing, &barrier.waiting]
             }
-            Behaviour::Barrier(_) => return Err("ranks have to compute for some time".into()),
+            Behaviour::Barrier(_) => return Err("the mean time that ranks compute has to be positive"),
             Behaviour::Phases(phases) => {
-                let n_phases = phases.phases.len();
-                let is_row = |row: &Vec<f64>| {
-                    row.len() == n_phases
-                        && row.iter().all(|p| *p >= 0.0)
-                        && (row.iter().sum::<f64>() - 1.0).abs() < 1e-6
-                };
-                if n_phases == 0
-                    || phases.transitions.len() != n_phases
-                    || !phases.transitions.iter().all(is_row)
-                {
-                    return Err("the transitions are no chances of phases".into());
-                }
-                let is_share = |share: &f64| (-1.0..=1.0).contains(share);
-                if !phases.memory.iter().chain(&phases.shared).all(is_share) {
-                    return Err("memory and shared lie between -1 and 1".into());
-                }
+                phases.check()?;
                 phases.phases.iter().flat_map(|phase| [&phase.first, &phase.others]).collect()
             }
         };
-        let is_sound = |quantiles: &Quantiles| {
-            quantiles.0.len() == N_QUANTILES && quantiles.0.iter().all(|share| (0.0..=1.0).contains(share))
+        let is_valid = |quantiles: &Quantiles| {
+            quantiles.0.len() == N_QUANTILES && quantiles.0.iter().all(|value| (0.0..=1.0).contains(value))
         };
-        match sticks.iter().flat_map(|sticks| &sticks.0).all(is_sound) {
-            true => Ok(()),
-            false => Err(format!("a distribution is {N_QUANTILES} shares between zero and one")),
+        if sticks.iter().flat_map(|sticks| &sticks.0).all(is_valid) {
+            Ok(())
+        } else {
+            Err("a distribution has to have 33 quantiles between zero and one")
         }
+    }
+}
+
+impl Phases {
+    fn check(&self) -> Result<(), &'static str> {
+        let n_phases = self.phases.len();
+        let is_distribution = |row: &Vec<f64>| {
+            row.len() == n_phases
+                && row.iter().all(|p| *p >= 0.0)
+                && (row.iter().sum::<f64>() - 1.0).abs() < 1e-6
+        };
+        if n_phases == 0
+            || self.transitions.len() != n_phases
+            || !self.transitions.iter().all(is_distribution)
+        {
+            return Err("each row of the transitions has to be a distribution over the phases");
+        }
+        let is_correlation = |value: &f64| (-1.0..=1.0).contains(value);
+        if !self.autocorrelation.iter().chain(&self.shared).all(is_correlation) {
+            return Err("memory and shared have to be between -1 and 1");
+        }
+        Ok(())
     }
 }
 
@@ -180,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sticks_and_rates_are_the_same_second(other in 0f32..1.0, iowait in 0f32..1.0, system in 0f32..1.0) {
+        fn sticks_and_rates_convert_into_each_other(other in 0f32..1.0, iowait in 0f32..1.0, system in 0f32..1.0) {
             let rates = rates_of([other, iowait, system]);
             prop_assert!((rates.iter().sum::<f32>() - 1.0).abs() < 1e-5);
             prop_assert!(rates.iter().all(|rate| *rate >= 0.0));
@@ -190,10 +207,30 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_between_two_are_between_them() {
+    fn quantiles_are_interpolated() {
         let quantiles = Quantiles((0..N_QUANTILES).map(|at| at as f32 / (N_QUANTILES - 1) as f32).collect());
         assert_eq!(quantiles.at(-9.0), 0.0);
         assert!((quantiles.at(0.0) - 0.5).abs() < 1e-6 && quantiles.at(9.0) > 0.999);
         assert!(quantiles.at(0.1) > quantiles.at(0.05));
+    }
+
+    #[test]
+    fn an_invalid_model_is_rejected() {
+        let valid: serde_json::Value = serde_json::from_str(include_str!("recorded.json")).unwrap();
+        assert!(Model::from_json(&valid.to_string()).is_ok());
+        let rejected = |pointer: &str, value: serde_json::Value| {
+            let mut model = valid.clone();
+            *model.pointer_mut(pointer).unwrap() = value;
+            Model::from_json(&model.to_string()).unwrap_err().to_string()
+        };
+        assert!(rejected("/version", 2.into()).contains("version 2"));
+        let np = "/kinds/np/behaviour/phases";
+        assert!(rejected(&format!("{np}/memory/0"), 7.into()).contains("between -1 and 1"));
+        assert!(rejected(&format!("{np}/transitions/0/0"), 7.into()).contains("has to be a distribution"));
+        let quantile = format!("{np}/phases/0/first/0/0");
+        assert_eq!(
+            rejected(&quantile, 7.into()),
+            "np: a distribution has to have 33 quantiles between zero and one"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Which job runs where and when: the same normal jobs in every campaign, placed by a small batch
-//! scheduler on the threads of simulated nodes.
+//! Which job runs where and when: every campaign has the same normal jobs, placed on the threads of simulated
+//! nodes by a small batch scheduler (first come, first served, with backfilling).
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,40 +8,42 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use rand_distr::LogNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use workload::{Cpu, JobId, Label, Millis, NodeName, Set, Timestamp};
+use workload::{Cpu, JobId, Label, Millis, NodeName, Set, Stop, Timestamp};
 
 use super::SimulateError;
 use crate::kind::Kind;
+use crate::plan::PlannedCampaign;
 
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
+/// Lengths of jobs in seconds: log-normal with this median and standard deviation of the logarithm.
+const MEDIAN_JOB: f64 = 1_200.0;
+const LOG_SPREAD: f64 = 0.7;
 const SHORTEST_JOB: u64 = 180;
 const LONGEST_JOB: u64 = 2 * HOUR;
-const MEDIAN_JOB: f64 = 1_200.0;
-const SPREAD: f64 = 0.7;
-/// Jobs behind the first in the queue that may overtake it.
+/// Jobs of the queue that backfilling considers.
 const LOOK_AHEAD: usize = 64;
-/// Anomalous jobs for each normal one, in campaigns of the test set.
-const ANOMALOUS_SHARE: f64 = 0.1;
+/// Anomalous jobs per normal job, in campaigns of the test set.
+const ANOMALOUS_FRACTION: f64 = 0.1;
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSettings {
     pub n_nodes: u32,
-    pub threads_a_node: u16,
+    pub threads_per_node: u16,
     /// The length of each campaign.
-    pub seconds: u64,
-    pub campaigns: Vec<(String, Set)>,
+    pub campaign_seconds: u64,
+    pub campaigns: Vec<PlannedCampaign>,
     pub seed: u64,
-    /// The share of all threads that normal jobs ask for, on the average.
+    /// The mean fraction of all threads that normal jobs use.
     pub load: f64,
     pub start: Timestamp,
-    /// When the cluster itself began: what drifts has drifted since then.
+    /// When the cluster began; drift is counted from then on.
     pub origin: Timestamp,
     /// The number of the first job.
     pub first_job: u64,
 }
 
-/// A job with its place.
+/// A job with its node, threads and times.
 #[derive(Debug, Clone)]
 pub struct ScheduledJob {
     pub kind: Kind,
@@ -50,7 +52,7 @@ pub struct ScheduledJob {
     pub seed: u64,
 }
 
-/// What a job asks for.
+/// The resources that a job requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     kind: Kind,
@@ -58,29 +60,29 @@ struct Shape {
 }
 
 /// The jobs of every campaign, in order of their starts.
-pub fn schedule(settings: &ClusterSettings) -> Result<Vec<ScheduledJob>, SimulateError> {
+pub fn schedule(settings: &ClusterSettings, stop: &Stop) -> Result<Vec<ScheduledJob>, SimulateError> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(
         settings.seed.wrapping_add((settings.start - settings.origin).0 as u64),
     );
     let normal = shapes(settings, &mut rng);
-    let n_anomalous = ((normal.len() as f64 * ANOMALOUS_SHARE) as usize).max(Kind::ANOMALOUS.len());
+    let n_anomalous = ((normal.len() as f64 * ANOMALOUS_FRACTION) as usize).max(Kind::ANOMALOUS.len());
     let anomalous: Vec<Shape> = (0..n_anomalous)
         .map(|index| Shape {
             kind: Kind::ANOMALOUS[index % Kind::ANOMALOUS.len()],
-            n_threads: threads_of([2, 4, 8], settings.threads_a_node, &mut rng),
+            n_threads: threads_of([2, 4, 8], settings.threads_per_node, &mut rng),
         })
         .collect();
     let mut jobs = Vec::new();
-    for (index, (name, set)) in settings.campaigns.iter().enumerate() {
+    for (index, PlannedCampaign { name, set }) in settings.campaigns.iter().enumerate() {
         let mut shapes = normal.clone();
         if *set == Set::Test {
             shapes.extend(&anomalous);
         }
         shapes.shuffle(&mut rng);
-        let begin = settings.start + Millis::from_seconds((index as u64 * settings.seconds) as i64);
-        for placed in place(settings, &shapes, begin, &mut rng)? {
+        let begin = settings.start + Millis::from_seconds((index as u64 * settings.campaign_seconds) as i64);
+        for placed in place(settings, &shapes, begin, &mut rng, stop)? {
             let number = settings.first_job + jobs.len() as u64;
-            let moment = |second: u64| begin + Millis::from_seconds(second as i64);
+            let time = |second: u64| begin + Millis::from_seconds(second as i64);
             let label = Label {
                 campaign: name.clone(),
                 set: *set,
@@ -89,8 +91,8 @@ pub fn schedule(settings: &ClusterSettings) -> Result<Vec<ScheduledJob>, Simulat
                 job: JobId::new(number.to_string())?,
                 node: node_name(placed.node)?,
                 threads: placed.threads,
-                start: moment(placed.start),
-                end: moment(placed.end),
+                start: time(placed.start),
+                end: time(placed.end),
                 made_by: Some("simulation".into()),
                 disturbance: None,
             };
@@ -104,15 +106,16 @@ pub fn node_name(index: usize) -> Result<NodeName, SimulateError> {
     Ok(NodeName::new(format!("n{:03}", index + 1))?)
 }
 
-/// Enough jobs to keep the cluster as busy as asked for, at least one of each normal kind.
+/// Enough jobs for the wanted load, at least one of each normal kind.
 fn shapes(settings: &ClusterSettings, rng: &mut Xoshiro256PlusPlus) -> Vec<Shape> {
-    let most = settings.threads_a_node;
-    let capacity = f64::from(settings.n_nodes) * f64::from(most) * settings.seconds as f64;
-    let mean_length = (MEDIAN_JOB * (SPREAD * SPREAD / 2.0).exp()).min(settings.seconds as f64 / 4.0);
-    let (mut shapes, mut asked): (Vec<Shape>, f64) = (Vec::new(), 0.0);
-    while shapes.len() < 4 || asked < settings.load * capacity {
-        let turn = if shapes.len() < 4 { [0.1, 0.5, 0.7, 0.95][shapes.len()] } else { rng.random() };
-        let shape = match turn {
+    let most = settings.threads_per_node;
+    let capacity = f64::from(settings.n_nodes) * f64::from(most) * settings.campaign_seconds as f64;
+    let mean_length =
+        (MEDIAN_JOB * (LOG_SPREAD * LOG_SPREAD / 2.0).exp()).min(settings.campaign_seconds as f64 / 4.0);
+    let (mut shapes, mut thread_seconds): (Vec<Shape>, f64) = (Vec::new(), 0.0);
+    while shapes.len() < 4 || thread_seconds < settings.load * capacity {
+        let draw = if shapes.len() < 4 { [0.1, 0.5, 0.7, 0.95][shapes.len()] } else { rng.random() };
+        let shape = match draw {
             0.0..0.4 => Shape { kind: Kind::Np, n_threads: threads_of([1, 2, 4, 8, 16], most, rng) },
             0.4..0.6 => Shape { kind: Kind::GoodIo, n_threads: threads_of([1, 2, 4, 8], most, rng) },
             0.6..0.85 => {
@@ -121,7 +124,7 @@ fn shapes(settings: &ClusterSettings, rng: &mut Xoshiro256PlusPlus) -> Vec<Shape
             }
             _ => Shape { kind: Kind::Idle, n_threads: threads_of([1, 2, 4, 8], most, rng) },
         };
-        asked += f64::from(shape.n_threads) * mean_length;
+        thread_seconds += f64::from(shape.n_threads) * mean_length;
         shapes.push(shape);
     }
     shapes
@@ -140,22 +143,23 @@ struct Placed {
     end: u64,
 }
 
-/// A job that waits for its place.
+/// A job in the queue.
 struct Waiting {
     shape: Shape,
     arrival: u64,
     length: f64,
 }
 
-/// Places every job inside its campaign; lengths shrink until all of them fit.
+/// Places all jobs within their campaign; shortens them until they fit.
 fn place(
     settings: &ClusterSettings,
     shapes: &[Shape],
     begin: Timestamp,
     rng: &mut Xoshiro256PlusPlus,
+    stop: &Stop,
 ) -> Result<Vec<Placed>, SimulateError> {
-    let lengths = LogNormal::new(MEDIAN_JOB.ln(), SPREAD).map_err(|_| SimulateError::Hours)?;
-    let longest = (LONGEST_JOB as f64).min(settings.seconds as f64 / 3.0);
+    let lengths = LogNormal::new(MEDIAN_JOB.ln(), LOG_SPREAD).map_err(|_| SimulateError::DoesNotFit)?;
+    let longest = (LONGEST_JOB as f64).min(settings.campaign_seconds as f64 / 3.0);
     let shortest = (SHORTEST_JOB as f64).min(longest);
     let mut waiting: Vec<Waiting> = shapes
         .iter()
@@ -167,32 +171,33 @@ fn place(
         .collect();
     waiting.sort_by_key(|job| job.arrival);
     for _ in 0..40 {
-        let placed = run_queue(settings, &waiting);
+        let placed = run_queue(settings, &waiting, stop)?;
         let last = placed.iter().map(|job| job.end).max().unwrap_or(0);
-        if last <= settings.seconds {
+        if last <= settings.campaign_seconds {
             return Ok(placed);
         }
-        let shrink = (0.97 * settings.seconds as f64 / last as f64).clamp(0.5, 0.97);
+        let shrink = (0.97 * settings.campaign_seconds as f64 / last as f64).clamp(0.5, 0.97);
         for job in &mut waiting {
             job.length = (job.length * shrink).max(30.0);
             job.arrival = (job.arrival as f64 * 0.98) as u64;
         }
     }
-    Err(SimulateError::Hours)
+    Err(SimulateError::DoesNotFit)
 }
 
-/// A moment of the campaign: more of them by day than by night, and on workdays than at weekends.
+/// The second of a campaign at which a job arrives: more arrive by day than by night, and on workdays than at
+/// weekends.
 fn arrival(settings: &ClusterSettings, begin: Timestamp, rng: &mut Xoshiro256PlusPlus) -> u64 {
     loop {
-        let second = rng.random_range(0..(settings.seconds * 17 / 20).max(1));
-        if rng.random::<f64>() < crowd((begin.0 / 1_000).unsigned_abs() + second) {
+        let second = rng.random_range(0..(settings.campaign_seconds * 17 / 20).max(1));
+        if rng.random::<f64>() < arrival_rate((begin.0 / 1_000).unsigned_abs() + second) {
             return second;
         }
     }
 }
 
-/// How many people are at work at an epoch second, from a few to one.
-fn crowd(second: u64) -> f64 {
+/// The relative rate of arrivals at an epoch second, at most one.
+fn arrival_rate(second: u64) -> f64 {
     let hour = (second % DAY) as f64 / HOUR as f64;
     let by_hour = 0.6 + 0.4 * ((hour - 14.0) / 24.0 * std::f64::consts::TAU).cos();
     // The epoch was a Thursday.
@@ -200,15 +205,20 @@ fn crowd(second: u64) -> f64 {
     if is_weekend { by_hour * 0.5 } else { by_hour }
 }
 
-/// First come, first served, but for those that fit beside the first.
-fn run_queue(settings: &ClusterSettings, waiting: &[Waiting]) -> Vec<Placed> {
+/// First come, first served; later jobs fill threads that the first cannot use.
+fn run_queue(
+    settings: &ClusterSettings,
+    waiting: &[Waiting],
+    stop: &Stop,
+) -> Result<Vec<Placed>, SimulateError> {
     let mut free: Vec<Vec<Cpu>> =
-        vec![(0..settings.threads_a_node).map(Cpu).collect(); settings.n_nodes as usize];
+        vec![(0..settings.threads_per_node).map(Cpu).collect(); settings.n_nodes as usize];
     let mut ends: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
     let mut queue: VecDeque<usize> = VecDeque::new();
     let mut placed: Vec<Placed> = Vec::with_capacity(waiting.len());
     let (mut next, mut now) = (0, 0);
     loop {
+        stop.check()?;
         while next < waiting.len() && waiting[next].arrival <= now {
             queue.push_back(next);
             next += 1;
@@ -229,7 +239,7 @@ fn run_queue(settings: &ClusterSettings, waiting: &[Waiting]) -> Vec<Placed> {
         let next_end = ends.peek().map(|Reverse((end, _))| *end);
         let next_arrival = waiting.get(next).map(|job| job.arrival);
         now = match (next_end, next_arrival) {
-            (None, None) => return placed,
+            (None, None) => return Ok(placed),
             (Some(end), None) => end,
             (None, Some(arrival)) => arrival.max(now),
             (Some(end), Some(arrival)) => end.min(arrival.max(now)),
@@ -243,7 +253,7 @@ fn run_queue(settings: &ClusterSettings, waiting: &[Waiting]) -> Vec<Placed> {
     }
 }
 
-/// Threads of the first node that has enough, side by side if there are any so.
+/// Threads of the first node that has enough of them, adjacent ones if possible.
 fn take_threads(free: &mut [Vec<Cpu>], n_threads: usize) -> Option<(usize, Vec<Cpu>)> {
     let node = free.iter().position(|threads| threads.len() >= n_threads)?;
     let threads = &mut free[node];
@@ -262,14 +272,11 @@ mod tests {
     fn settings() -> ClusterSettings {
         ClusterSettings {
             n_nodes: 3,
-            threads_a_node: 16,
-            seconds: 4 * HOUR,
-            campaigns: vec![
-                ("a".into(), Set::Train),
-                ("b".into(), Set::Train),
-                ("c".into(), Set::Validation),
-                ("d".into(), Set::Test),
-            ],
+            threads_per_node: 16,
+            campaign_seconds: 4 * HOUR,
+            campaigns: [("a", Set::Train), ("b", Set::Train), ("c", Set::Validation), ("d", Set::Test)]
+                .map(|(name, set)| PlannedCampaign { name: name.into(), set })
+                .to_vec(),
             seed: 11,
             load: 0.6,
             start: Timestamp::from_seconds(1_767_571_200),
@@ -281,13 +288,15 @@ mod tests {
     #[test]
     fn every_campaign_has_the_same_normal_jobs_and_keeps_to_its_time() {
         let settings = settings();
-        let jobs = schedule(&settings).unwrap();
+        let jobs = schedule(&settings, &Stop::default()).unwrap();
         let mut counts: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
         for job in &jobs {
-            let index = settings.campaigns.iter().position(|(name, _)| *name == job.label.campaign).unwrap();
-            let begin = settings.start + Millis((index as u64 * settings.seconds * 1_000) as i64);
+            let index =
+                settings.campaigns.iter().position(|planned| planned.name == job.label.campaign).unwrap();
+            let begin = settings.start + Millis((index as u64 * settings.campaign_seconds * 1_000) as i64);
             assert!(
-                job.label.start >= begin && job.label.end <= begin + Millis(settings.seconds as i64 * 1_000)
+                job.label.start >= begin
+                    && job.label.end <= begin + Millis(settings.campaign_seconds as i64 * 1_000)
             );
             if job.kind.is_anomalous() {
                 assert_eq!(job.label.set, Set::Test);
@@ -302,7 +311,7 @@ mod tests {
 
     #[test]
     fn no_thread_has_two_jobs_at_once() {
-        let jobs = schedule(&settings()).unwrap();
+        let jobs = schedule(&settings(), &Stop::default()).unwrap();
         let mut spans: BTreeMap<(usize, Cpu), Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
         for job in &jobs {
             for thread in &job.label.threads {
@@ -318,7 +327,7 @@ mod tests {
     #[test]
     fn one_seed_is_one_schedule() {
         let ids = |seed: u64| -> Vec<Label> {
-            schedule(&ClusterSettings { seed, ..settings() })
+            schedule(&ClusterSettings { seed, ..settings() }, &Stop::default())
                 .unwrap()
                 .into_iter()
                 .map(|job| job.label)
@@ -329,9 +338,9 @@ mod tests {
     }
 
     #[test]
-    fn there_is_more_to_do_by_day_and_on_workdays() {
+    fn more_jobs_arrive_by_day_and_on_workdays() {
         let monday = 1_767_571_200;
-        assert!(crowd(monday + 14 * HOUR) > 2.0 * crowd(monday + 2 * HOUR));
-        assert!(crowd(monday + 14 * HOUR) > 1.5 * crowd(monday + 6 * DAY + 14 * HOUR));
+        assert!(arrival_rate(monday + 14 * HOUR) > 2.0 * arrival_rate(monday + 2 * HOUR));
+        assert!(arrival_rate(monday + 14 * HOUR) > 1.5 * arrival_rate(monday + 6 * DAY + 14 * HOUR));
     }
 }

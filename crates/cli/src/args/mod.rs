@@ -16,10 +16,10 @@ use workload::{JobId, NodeName, Timestamp};
 
 use crate::times::parse_time;
 
-pub use analyze::{Analysis, AnalyzeCommand, WhichSet};
+pub use analyze::{Analysis, AnalyzeCommand, SamplingArgs, SpectrumArgs, WhichSet};
 pub use campaign::{
-    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelArgs, LabelsArgs,
-    SimulateArgs,
+    CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelAddArgs, LabelCommand,
+    LabelListArgs, SimulateArgs,
 };
 
 pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs};

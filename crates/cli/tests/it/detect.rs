@@ -246,7 +246,7 @@ fn jobs_can_be_labelled_by_hand() {
         let file = folder.path().join("known.csv");
         std::fs::write(&file, text).unwrap();
         let mut label = tracewise();
-        label.args(["campaign", "label", "--json", "--data"]).arg(&archive).arg("--known").arg(file);
+        label.args(["campaign", "label", "add", "--json", "--data"]).arg(&archive).arg("--labels").arg(file);
         label
     };
     assert!(refused(&mut label("job,kind,set\n9,spark,test\n")).contains("has no job 9"));

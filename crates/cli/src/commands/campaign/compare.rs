@@ -4,27 +4,38 @@ use std::process::ExitCode;
 
 use archive::Archive;
 use campaign::job_trace::{self, JobTrace};
-use campaign::simulate::compare::{compare, write};
+use campaign::simulate::compare::{CompareSettings, Comparison, compare, write};
+use workload::Control;
 
 use crate::args::CompareArgs;
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
+    let stop = stop_on_ctrl_c(None)?;
     let read = |address: &str| -> anyhow::Result<Vec<JobTrace>> {
         let archive = Archive::open(address, &config.archive_settings())?;
         let progress = Progress::new(format!("reading {address}"));
-        Ok(job_trace::read(&archive, &archive.labels()?, |done, total| progress.update(done, total))?)
+        let update = |done, total| progress.update(done, total);
+        Ok(job_trace::read(&archive, &archive.labels()?, &Control::new(&stop, &update))?)
     };
     let (recorded, simulated) = (read(&args.recorded)?, read(&args.simulated)?);
-    let comparison = compare(&recorded, &simulated, args.window, args.seed)?;
+    let settings = CompareSettings { window_seconds: args.window, seed: args.seed };
+    let comparison = compare(&recorded, &simulated, &settings, &stop)?;
     let origin = format!("tracewise campaign compare, windows of {} s, seed {}", args.window, args.seed);
     let page = write(&comparison, &args.out, &origin)?;
     if args.json {
         print_json(&comparison)?;
-        return Ok(ExitCode::SUCCESS);
+    } else {
+        show(&comparison)?;
+        print(&page.display().to_string())?;
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show(comparison: &Comparison) -> anyhow::Result<()> {
     let shown = |auc: Option<f64>| auc.map_or_else(|| "–".into(), |auc| format!("{auc:.3}"));
     let rows: Vec<Vec<String>> = comparison
         .kinds
@@ -36,11 +47,9 @@ pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
         .collect();
     print_table(&["KIND", ">THREADS", ">RECORDED JOBS", ">AUC SIMULATED", ">AUC SHUFFLED"], &rows)?;
     print(&format!(
-        "\na classifier tells simulated windows from recorded ones with an AUC of {} (0.5: not at all), and recorded \
-         seconds in random order with {}\n{}",
+        "\na classifier separates simulated from recorded windows with an AUC of {} (0.5: not at all, 1: always); \
+         for recorded windows with shuffled seconds it is {}",
         shown(comparison.auc),
         shown(comparison.auc_of_shuffled),
-        page.display()
-    ))?;
-    Ok(ExitCode::SUCCESS)
+    ))
 }

@@ -5,7 +5,6 @@ mod fit;
 mod inject;
 mod job;
 mod label;
-mod labels;
 mod run;
 mod simulate;
 
@@ -22,11 +21,10 @@ pub fn run(command: CampaignCommand, config: Option<&Path>) -> anyhow::Result<Ex
     match command {
         CampaignCommand::Run(args) => run::run(&args, &Config::load(config)?),
         CampaignCommand::Simulate(args) => simulate::run(&args, &Config::load(config)?),
-        CampaignCommand::Label(args) => label::run(&args, &Config::load(config)?),
+        CampaignCommand::Label(command) => label::run(&command, &Config::load(config)?),
         CampaignCommand::Inject(args) => inject::run(&args, &Config::load(config)?),
         CampaignCommand::Fit(args) => fit::run(&args, &Config::load(config)?),
         CampaignCommand::Compare(args) => compare::run(&args, &Config::load(config)?),
-        CampaignCommand::Labels(args) => labels::run(&args, &Config::load(config)?),
         CampaignCommand::Job(args) => job::run(&args),
     }
 }

@@ -9,9 +9,9 @@ use campaign::Plan;
 use campaign::run::{RunError, RunEvent, RunSettings, SlurmError, Submit};
 use report::text::{show_count, show_duration};
 
-use super::{job_runner, labels};
+use super::{job_runner, label};
 use crate::args::CampaignRunArgs;
-use crate::commands::{node_name, stop_on_ctrl_c};
+use crate::commands::{INTERRUPTED, node_name, stop_on_ctrl_c};
 use crate::config::Config;
 use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
@@ -62,12 +62,19 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
         }
         RunEvent::Progress { done, total } => progress.update(done.as_secs(), total.as_secs()),
     };
-    let labels = campaign::run::run(&plan, &settings, &archive, &stop, show).map_err(with_hint)?;
+    let outcome = campaign::run::run(&plan, &settings, &archive, &stop, show);
     drop(progress);
+    let labels = match outcome {
+        Err(error @ RunError::Stopped(_)) => {
+            eprint_note(&error.to_string());
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+        outcome => outcome.map_err(with_hint)?,
+    };
     if args.json {
         print_json(&labels)?;
     } else {
-        labels::show(&labels)?;
+        label::show(&labels)?;
     }
     Ok(ExitCode::SUCCESS)
 }

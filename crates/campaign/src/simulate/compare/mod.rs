@@ -1,10 +1,12 @@
-//! How far simulated jobs are from recorded ones: for each kind, a classifier is trained to tell their
-//! windows apart. Beside it stands what it makes of the simplest simulator there is: the recorded seconds
-//! themselves, in random order.
+//! Compares simulated with recorded jobs. For each kind, a classifier is trained to separate their windows; its
+//! AUC is 0.5 if the simulator is as good as another recording, and 1 if every window gives it away. The baseline
+//! is the AUC against the recorded windows with their seconds shuffled.
+
+mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
+use ::report::ReportError;
 use detect::analysis::CHANNELS;
 use learn::Matrix;
 use learn::boost::{BoostError, two_sample_scores};
@@ -13,36 +15,55 @@ use learn::stats::{correlation, mean, std_dev};
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde::Serialize;
+use workload::{Stop, Stopped};
 
 use crate::job_trace::JobTrace;
+pub use report::write;
 
-const FEATURES: [&str; 7] = ["mean", "deviation", "least", "most", "memory", "step", "slow deviation"];
-/// Seconds that a slow change is a mean of.
-const SLOW: usize = 10;
-const LEAST_WINDOW: usize = 2 * SLOW;
-const MOST_FOLDS: usize = 5;
+/// The features of each channel of a window.
+const FEATURES: [&str; 7] = [
+    "mean",
+    "standard deviation",
+    "minimum",
+    "maximum",
+    "autocorrelation",
+    "mean step",
+    "standard deviation of means over 10 s",
+];
+/// Seconds over which slow changes are averaged.
+const SLOW_SECONDS: usize = 10;
+const MIN_WINDOW_SECONDS: usize = 2 * SLOW_SECONDS;
+const MAX_FOLDS: usize = 5;
+/// Windows of each side that the classifier gets at most, so that a fit takes less than a second.
+const MAX_WINDOWS: usize = 1_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
     #[error("recorded and simulated jobs have no kind in common with the same number of threads")]
     NothingInCommon,
-    #[error("a window has at least {LEAST_WINDOW} s")]
-    Window,
+    #[error("a window of {0} s is too short; it needs at least {MIN_WINDOW_SECONDS} s")]
+    WindowTooShort(usize),
     #[error(transparent)]
     Boost(#[from] BoostError),
     #[error(transparent)]
     Report(#[from] ReportError),
+    #[error("{0}")]
+    Stopped(#[from] Stopped),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct CompareSettings {
+    pub window_seconds: usize,
+    pub seed: u64,
 }
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
     pub window_seconds: usize,
-    /// The mean over kinds of the area under the classifier's curve: 0.5 is as good as recorded, 1 is
-    /// told apart always.
+    /// Mean over kinds of the AUC of the classifier.
     pub auc: Option<f64>,
-    /// The same of recorded seconds in random order.
+    /// The same for recorded windows with shuffled seconds.
     pub auc_of_shuffled: Option<f64>,
     pub kinds: Vec<KindComparison>,
 }
@@ -54,25 +75,26 @@ pub struct KindComparison {
     pub recorded_jobs: usize,
     pub recorded_windows: usize,
     pub simulated_windows: usize,
-    /// Absent where fewer than two jobs were recorded: a classifier has to be judged by jobs that it has
-    /// not seen.
+    /// Absent where fewer than two jobs were recorded: the classifier has to be tested on jobs it was not
+    /// trained on.
     pub auc: Option<f64>,
     pub auc_of_shuffled: Option<f64>,
-    /// For each channel, the means of recorded and of simulated seconds.
+    /// By channel, the means of recorded and of simulated seconds.
     pub means: BTreeMap<&'static str, [f64; 2]>,
     #[serde(skip)]
     distributions: Vec<[Vec<(f64, f64)>; 2]>,
 }
 
-/// Compares the jobs that both have.
+/// Compares the kinds that both have with the same number of threads.
 pub fn compare(
     recorded: &[JobTrace],
     simulated: &[JobTrace],
-    window_seconds: usize,
-    seed: u64,
+    settings: &CompareSettings,
+    stop: &Stop,
 ) -> Result<Comparison, CompareError> {
-    if window_seconds < LEAST_WINDOW {
-        return Err(CompareError::Window);
+    let window_seconds = settings.window_seconds;
+    if window_seconds < MIN_WINDOW_SECONDS {
+        return Err(CompareError::WindowTooShort(window_seconds));
     }
     let is_long_enough = |job: &&JobTrace| job.settled().len() >= window_seconds;
     let shape = |job: &&JobTrace| (job.label.kind.clone(), job.label.threads.len());
@@ -84,7 +106,7 @@ pub fn compare(
         let is_wanted = |job: &&JobTrace| is_long_enough(job) && shape(job) == *wanted;
         let recorded: Vec<&JobTrace> = recorded.iter().filter(is_wanted).collect();
         let simulated: Vec<&JobTrace> = simulated.iter().filter(is_wanted).collect();
-        kinds.push(compare_kind(&recorded, &simulated, window_seconds, seed)?);
+        kinds.push(compare_kind(&recorded, &simulated, settings, stop)?);
     }
     if kinds.is_empty() {
         return Err(CompareError::NothingInCommon);
@@ -100,10 +122,10 @@ pub fn compare(
 fn compare_kind(
     recorded: &[&JobTrace],
     simulated: &[&JobTrace],
-    window_seconds: usize,
-    seed: u64,
+    settings: &CompareSettings,
+    stop: &Stop,
 ) -> Result<KindComparison, CompareError> {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
     let shuffled: Vec<JobTrace> = recorded
         .iter()
         .map(|job| {
@@ -112,25 +134,33 @@ fn compare_kind(
             job
         })
         .collect();
-    let real = windows(recorded, window_seconds);
-    let mut synthetic = windows(simulated, window_seconds);
-    // As many of each, so that one class is not the better guess.
+    let mut real = windows(recorded, settings.window_seconds);
+    let n_recorded = real.len();
+    let mut synthetic = windows(simulated, settings.window_seconds);
+    let mut shuffled = windows(&shuffled.iter().collect::<Vec<_>>(), settings.window_seconds);
+    // As many of each, so that the classifier gains nothing by preferring one class.
     synthetic.shuffle(&mut rng);
-    synthetic.truncate(real.len());
-    let n_folds = recorded.len().min(MOST_FOLDS);
-    let told_apart = |others: &[Window]| match n_folds {
-        0 | 1 => Ok(None),
-        _ => auc_of(&real, others, n_folds, seed),
+    synthetic.truncate(n_recorded);
+    for windows in [&mut real, &mut synthetic, &mut shuffled] {
+        if windows.len() > MAX_WINDOWS {
+            windows.shuffle(&mut rng);
+            windows.truncate(MAX_WINDOWS);
+        }
+    }
+    let n_folds = recorded.len().min(MAX_FOLDS);
+    let auc_against = |others: &[Window]| {
+        stop.check()?;
+        if n_folds < 2 { Ok(None) } else { cross_validated_auc(&real, others, n_folds, settings.seed) }
     };
     let both = [recorded, simulated];
     Ok(KindComparison {
         kind: recorded[0].label.kind.clone(),
         threads: recorded[0].label.threads.len(),
         recorded_jobs: recorded.len(),
-        recorded_windows: real.len(),
+        recorded_windows: n_recorded,
         simulated_windows: synthetic.len(),
-        auc: told_apart(&synthetic)?,
-        auc_of_shuffled: told_apart(&windows(&shuffled.iter().collect::<Vec<_>>(), window_seconds))?,
+        auc: auc_against(&synthetic)?,
+        auc_of_shuffled: auc_against(&shuffled)?,
         means: (0..CHANNELS.len())
             .map(|channel| (CHANNELS[channel], both.map(|jobs| mean(&values(jobs, channel)))))
             .collect(),
@@ -140,14 +170,14 @@ fn compare_kind(
     })
 }
 
-/// A window of one thread, as numbers that say what it looks like, and the number of its job.
+/// The features of a window of one thread, and the index of its job.
 struct Window {
     features: Vec<f32>,
     job: usize,
 }
 
-/// The mean over folds, each scored by trees that have seen none of its jobs.
-fn auc_of(
+/// Mean over folds of the AUC; each fold is scored by trees that were trained on the jobs of the others.
+fn cross_validated_auc(
     real: &[Window],
     others: &[Window],
     n_folds: usize,
@@ -168,6 +198,7 @@ fn auc_of(
     Ok((!aucs.is_empty()).then(|| mean(&aucs)))
 }
 
+/// Windows of all threads, each overlapping the one before by two thirds.
 fn windows(jobs: &[&JobTrace], length: usize) -> Vec<Window> {
     let mut windows = Vec::new();
     for (job, trace) in jobs.iter().enumerate() {
@@ -179,6 +210,8 @@ fn windows(jobs: &[&JobTrace], length: usize) -> Vec<Window> {
     windows
 }
 
+/// The features of each channel, the correlations with the next thread of the job, and whether it is the first
+/// thread.
 fn features(window: &[Vec<[f32; 4]>], thread: usize) -> Vec<f32> {
     let series = |channel: usize, thread: usize| -> Vec<f64> {
         window.iter().map(|second| f64::from(second[thread][channel])).collect()
@@ -186,7 +219,7 @@ fn features(window: &[Vec<[f32; 4]>], thread: usize) -> Vec<f32> {
     let mut features = Vec::new();
     for channel in 0..CHANNELS.len() {
         let values = series(channel, thread);
-        let slow: Vec<f64> = values.chunks_exact(SLOW).map(mean).collect();
+        let slow: Vec<f64> = values.chunks_exact(SLOW_SECONDS).map(mean).collect();
         let steps: Vec<f64> = values.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
         features.extend([
             mean(&values),
@@ -212,7 +245,7 @@ fn values(jobs: &[&JobTrace], channel: usize) -> Vec<f64> {
     seconds.map(|rates| f64::from(rates[channel])).collect()
 }
 
-/// The cumulative distribution at a hundred places.
+/// The cumulative distribution, at every percentile.
 fn distribution(jobs: &[&JobTrace], channel: usize) -> Vec<(f64, f64)> {
     let mut sorted = values(jobs, channel);
     sorted.sort_by(f64::total_cmp);
@@ -220,118 +253,54 @@ fn distribution(jobs: &[&JobTrace], channel: usize) -> Vec<(f64, f64)> {
     (0..=100).map(at).collect()
 }
 
-/// Writes `comparison.html`, `comparison.json` and the charts; returns the path of the page.
-pub fn write(comparison: &Comparison, folder: &Path, origin: &str) -> Result<PathBuf, CompareError> {
-    let folder = ReportFolder::create(folder)?;
-    let shown = |auc: Option<f64>| auc.map_or_else(|| "–".into(), |auc| format!("{auc:.3}"));
-    let mut page = Page::new("How far simulated jobs are from recorded ones", origin);
-    page.lead(format!(
-        "A classifier tells simulated windows from recorded ones with an area under the curve of {} (0.5: not at all, \
-         1: always), and recorded seconds in random order with {}.",
-        shown(comparison.auc),
-        shown(comparison.auc_of_shuffled)
-    ));
-    page.text(format!(
-        "Gradient-boosted trees for each kind, on windows of {} s of one thread: for each channel {}; the correlation \
-         with the next thread of the job; whether it is the first. Each recorded job is scored by trees that have not \
-         seen it. If the simulator was fitted to this very recording, it had an advantage that another recording would \
-         not give it. Kinds of which one job was recorded cannot be judged.",
-        comparison.window_seconds,
-        FEATURES.join(", ")
-    ));
-    let rows = comparison.kinds.iter().map(|kind| {
-        let counts = [kind.threads, kind.recorded_jobs, kind.recorded_windows].map(|count| count.to_string());
-        let mut row = vec![kind.kind.clone()];
-        row.extend(counts);
-        row.extend([shown(kind.auc), shown(kind.auc_of_shuffled)]);
-        row.extend(CHANNELS.iter().map(|channel| {
-            let [recorded, simulated] = kind.means[channel];
-            format!("{recorded:.3} / {simulated:.3}")
-        }));
-        row
-    });
-    let header = [
-        "kind",
-        ">threads",
-        ">jobs",
-        ">windows",
-        ">simulated?",
-        ">shuffled?",
-        ">user (rec / sim)",
-        ">system",
-        ">iowait",
-    ];
-    page.table(&header, rows.collect());
-    for kind in &comparison.kinds {
-        for (channel, [recorded, simulated]) in CHANNELS.iter().zip(&kind.distributions) {
-            let is_flat = |points: &Vec<(f64, f64)>| points.last().is_none_or(|last| last.0 < 0.02);
-            if is_flat(recorded) && is_flat(simulated) {
-                continue;
-            }
-            let what = format!("{} on {} threads", kind.kind, kind.threads);
-            let share = Axis::linear("share of seconds not above").including([0.0, 1.0]);
-            let rate = Axis::linear("rate").including([0.0, 1.0]);
-            let chart = Chart::new(format!("{what}: {channel} rate of a second"), rate, share)
-                .with(Series::new("recorded", Mark::Line, recorded.clone()))
-                .with(Series::new("simulated", Mark::Line, simulated.clone()));
-            let svg = folder.chart(&format!("{}-{}-{channel}", kind.kind, kind.threads), &chart)?;
-            page.figure(svg, format!("Cumulative distribution of the {channel} rate of {what}."));
-        }
-    }
-    Ok(folder.page("comparison", &page, comparison)?)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use workload::{Cpu, JobId, Label, NodeName, Set, Timestamp};
+    use workload::{JobId, Label};
 
-    use super::super::draw::JobDraw;
     use super::super::recorded_model;
+    use super::super::sampler::JobSampler;
     use super::*;
+    use crate::job_trace::tests::label;
 
-    fn draws(kind: &str, name: &str, seeds: std::ops::Range<u64>) -> Vec<JobTrace> {
+    const SETTINGS: CompareSettings = CompareSettings { window_seconds: 60, seed: 0 };
+
+    fn sampled(kind: &str, name: &str, seeds: std::ops::Range<u64>) -> Vec<JobTrace> {
         let model = Arc::new(recorded_model().unwrap().kinds[kind].clone());
         let one = |seed: u64| {
-            let mut draw = JobDraw::new(Arc::clone(&model), 2, seed);
+            let mut sampler = JobSampler::new(Arc::clone(&model), 2, seed);
             let seconds = (0..400).map(|_| {
                 let mut second = vec![[0.0; 4]; 2];
-                draw.second([0.0; 3], |thread, rates| second[thread] = rates);
+                sampler.second([0.0; 3], |thread, rates| second[thread] = rates);
                 second
             });
-            let label = Label {
-                campaign: "a".into(),
-                set: Set::Train,
-                kind: name.into(),
-                anomalous: None,
-                job: JobId::new(seed.to_string()).unwrap(),
-                node: NodeName::new("n1").unwrap(),
-                threads: vec![Cpu(0), Cpu(1)],
-                start: Timestamp(0),
-                end: Timestamp::from_seconds(400),
-                made_by: None,
-                disturbance: None,
-            };
+            let label = Label { job: JobId::new(seed.to_string()).unwrap(), ..label(name, 2) };
             JobTrace { label, seconds: seconds.collect(), memory: Vec::new() }
         };
         seeds.map(one).collect()
     }
 
     #[test]
-    fn two_draws_of_one_model_are_alike_and_those_of_two_are_not() {
-        let auc =
-            |others: &[JobTrace]| compare(&draws("good-io", "x", 0..4), others, 60, 0).unwrap().auc.unwrap();
-        let same = auc(&draws("good-io", "x", 10..14));
-        assert!((same - 0.5).abs() < 0.2, "{same}");
-        let other = auc(&draws("np", "x", 10..14));
-        assert!(other > 0.95, "{other}");
+    fn samples_of_one_model_cannot_be_separated_and_those_of_two_can() {
+        let recorded = sampled("good-io", "x", 0..8);
+        let auc = |others: &[JobTrace]| {
+            compare(&recorded, others, &SETTINGS, &Stop::default()).unwrap().auc.unwrap()
+        };
+        let same = auc(&sampled("good-io", "x", 10..18));
+        assert!((same - 0.5).abs() < 0.07, "{same}");
+        let other = auc(&sampled("np", "x", 10..18));
+        assert_eq!(other, 1.0);
     }
 
     #[test]
-    fn what_cannot_be_compared_is_refused() {
-        let (one, other) = (draws("good-io", "x", 0..2), draws("good-io", "y", 0..2));
-        assert!(matches!(compare(&one, &other, 60, 0), Err(CompareError::NothingInCommon)));
-        assert!(matches!(compare(&one, &one, 5, 0), Err(CompareError::Window)));
+    fn what_cannot_be_compared_is_rejected() {
+        let (one, other) = (sampled("good-io", "x", 0..2), sampled("good-io", "y", 0..2));
+        let stop = Stop::default();
+        assert!(matches!(compare(&one, &other, &SETTINGS, &stop), Err(CompareError::NothingInCommon)));
+        let short = CompareSettings { window_seconds: 5, seed: 0 };
+        assert!(matches!(compare(&one, &one, &short, &stop), Err(CompareError::WindowTooShort(5))));
+        stop.now();
+        assert!(matches!(compare(&one, &one, &SETTINGS, &stop), Err(CompareError::Stopped(_))));
     }
 }

@@ -1,4 +1,4 @@
-//! The seconds of one job, drawn from the model of its kind.
+//! Samples the seconds of one job from the model of its kind.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::model::{Barrier, Behaviour, KindModel, N_STICKS, Phases, Sticks, rates_of};
 
-/// A job at work: what its threads did in each second, one second at a time.
+/// A simulated job: yields the rates of its threads, one second at a time.
 #[derive(Debug)]
-pub struct JobDraw {
+pub struct JobSampler {
     model: Arc<KindModel>,
     rng: Xoshiro256PlusPlus,
-    /// A triangle whose product with itself is the correlation of sticks.
+    /// The Cholesky factor of the correlation between sticks.
     mix: [[f32; N_STICKS]; N_STICKS],
     phase: usize,
-    /// The deviation of each thread's sticks.
+    /// The normal deviates of each thread's sticks.
     deviations: Vec<[f32; N_STICKS]>,
-    /// For how long each rank still computes in this round.
+    /// Seconds that each rank still computes before the next barrier.
     left: Vec<f64>,
 }
 
-impl JobDraw {
+impl JobSampler {
     pub fn new(model: Arc<KindModel>, n_threads: usize, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let (mix, phase) = match &model.behaviour {
             Behaviour::Phases(phases) => {
-                (triangle(&phases.correlation), rng.random_range(0..phases.phases.len()))
+                (cholesky(&phases.correlation), rng.random_range(0..phases.phases.len()))
             }
-            Behaviour::Barrier(_) => (triangle(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 0),
+            Behaviour::Barrier(_) => (cholesky(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 0),
         };
         let deviations =
             (0..n_threads).map(|_| std::array::from_fn(|_| rng.sample(StandardNormal))).collect();
         Self { model, rng, mix, phase, deviations, left: vec![0.0; n_threads] }
     }
 
-    /// The next second: user, system, iowait, other of each thread. `shift` moves the sticks' deviations,
-    /// for what changes slowly or is shared by many jobs.
+    /// Passes the rates (user, system, iowait, other) of each thread in the next second to `take`. `shift` is
+    /// added to the deviates; it carries drift and what many jobs share.
     pub fn second(&mut self, shift: [f32; N_STICKS], mut take: impl FnMut(usize, [f32; 4])) {
         let model = Arc::clone(&self.model);
         match &model.behaviour {
@@ -55,15 +55,16 @@ impl JobDraw {
         self.phase = self.next_phase(&phases.transitions[self.phase]);
         let phase = &phases.phases[self.phase];
         let common: [f32; N_STICKS] = std::array::from_fn(|_| self.rng.sample(StandardNormal));
-        let (of_all, of_one) = (
+        let (shared_weight, own_weight) = (
             phases.shared.map(|s| s.max(0.0).sqrt() as f32),
             phases.shared.map(|s| (1.0 - s.max(0.0)).sqrt() as f32),
         );
-        let kept = phases.memory.map(|memory| memory as f32);
-        let fresh = phases.memory.map(|memory| (1.0 - memory * memory).sqrt() as f32);
+        let kept = phases.autocorrelation.map(|correlation| correlation as f32);
+        let fresh = phases.autocorrelation.map(|c| (1.0 - c * c).sqrt() as f32);
         for thread in 0..self.deviations.len() {
             let noise: [f32; N_STICKS] = std::array::from_fn(|stick| {
-                of_all[stick] * common[stick] + of_one[stick] * self.rng.sample::<f32, _>(StandardNormal)
+                shared_weight[stick] * common[stick]
+                    + own_weight[stick] * self.rng.sample::<f32, _>(StandardNormal)
             });
             let sticks = if thread == 0 { &phase.first } else { &phase.others };
             let deviation = &mut self.deviations[thread];
@@ -76,13 +77,13 @@ impl JobDraw {
         }
     }
 
-    fn next_phase(&mut self, chances: &[f64]) -> usize {
+    fn next_phase(&mut self, probabilities: &[f64]) -> usize {
         let mut left: f64 = self.rng.random();
-        let chosen = chances.iter().position(|chance| {
-            left -= chance;
+        let chosen = probabilities.iter().position(|probability| {
+            left -= probability;
             left < 0.0
         });
-        chosen.unwrap_or(chances.len() - 1)
+        chosen.unwrap_or(probabilities.len() - 1)
     }
 
     fn barrier_second(
@@ -91,7 +92,7 @@ impl JobDraw {
         shift: [f32; N_STICKS],
         take: &mut impl FnMut(usize, [f32; 4]),
     ) {
-        let computed = self.computed_shares(barrier.mean_seconds);
+        let computed = self.computing_fractions(barrier.mean_seconds);
         for (rank, computed) in computed.into_iter().enumerate() {
             let mut draw = |sticks: &Sticks| {
                 rates_of(std::array::from_fn(|stick| {
@@ -105,15 +106,17 @@ impl JobDraw {
         }
     }
 
-    /// The share of the next second in which each rank computes; the rest of it, it waits for others.
-    fn computed_shares(&mut self, mean_seconds: f64) -> Vec<f32> {
+    /// The fraction of the next second in which each rank computes; in the rest it waits at the barrier.
+    fn computing_fractions(&mut self, mean_seconds: f64) -> Vec<f32> {
         let mut computed = vec![0.0; self.left.len()];
         let mut rest = 1.0;
         while rest > 0.0 {
             let round = self.left.iter().copied().fold(0.0, f64::max);
             if round <= 0.0 {
                 let rng = &mut self.rng;
-                self.left.iter_mut().for_each(|left| *left = mean_seconds * rng.sample::<f64, _>(Exp1));
+                for left in &mut self.left {
+                    *left = mean_seconds * rng.sample::<f64, _>(Exp1);
+                }
                 continue;
             }
             let step = round.min(rest);
@@ -123,21 +126,23 @@ impl JobDraw {
             }
             rest -= step;
         }
-        computed.into_iter().map(|share| share as f32).collect()
+        computed.into_iter().map(|fraction| fraction as f32).collect()
     }
 }
 
-/// The lower triangle whose product with its transpose is a correlation (Cholesky).
-fn triangle(correlation: &[[f64; N_STICKS]; N_STICKS]) -> [[f32; N_STICKS]; N_STICKS] {
+/// The lower triangular matrix whose product with its transpose is the correlation.
+fn cholesky(correlation: &[[f64; N_STICKS]; N_STICKS]) -> [[f32; N_STICKS]; N_STICKS] {
     let mut lower = [[0.0f64; N_STICKS]; N_STICKS];
     for row in 0..N_STICKS {
         for column in 0..=row {
             let known: f64 = (0..column).map(|k| lower[row][k] * lower[column][k]).sum();
             let rest = correlation[row][column] - known;
-            lower[row][column] = match row == column {
-                true => rest.max(0.0).sqrt(),
-                false if lower[column][column] > 1e-9 => rest / lower[column][column],
-                false => 0.0,
+            lower[row][column] = if row == column {
+                rest.max(0.0).sqrt()
+            } else if lower[column][column] > 1e-9 {
+                rest / lower[column][column]
+            } else {
+                0.0
             };
         }
     }
@@ -149,20 +154,20 @@ mod tests {
     use super::super::model::{Memory, N_QUANTILES, Quantiles};
     use super::*;
 
-    fn always(share: f32) -> Quantiles {
-        Quantiles(vec![share; N_QUANTILES])
+    fn always(value: f32) -> Quantiles {
+        Quantiles(vec![value; N_QUANTILES])
     }
 
-    fn barrier(n_ranks: usize) -> JobDraw {
+    fn barrier(n_ranks: usize) -> JobSampler {
         let sticks = |system| Sticks([always(0.0), always(0.0), always(system)]);
         let behaviour =
             Behaviour::Barrier(Barrier { mean_seconds: 2.0, computing: sticks(0.0), waiting: sticks(1.0) });
-        let memory = Memory { bytes_a_thread: 0.0, growth_bytes_a_second: 0.0 };
-        JobDraw::new(Arc::new(KindModel { behaviour, memory }), n_ranks, 3)
+        let memory = Memory { bytes_per_thread: 0.0, growth_bytes_per_second: 0.0 };
+        JobSampler::new(Arc::new(KindModel { behaviour, memory }), n_ranks, 3)
     }
 
     #[test]
-    fn ranks_wait_for_the_last_of_them_and_more_of_them_wait_longer() {
+    fn ranks_wait_for_the_last_of_them_and_more_ranks_wait_longer() {
         let computed = |n_ranks: usize| {
             let (mut job, mut user) = (barrier(n_ranks), 0.0);
             for _ in 0..20_000 {
@@ -170,16 +175,16 @@ mod tests {
             }
             user / 20_000.0 / n_ranks as f64
         };
-        // Of n exponential times, the longest is longer than the mean by 1 + 1/2 + … + 1/n.
+        // The expected maximum of n exponential times is 1 + 1/2 + … + 1/n times their mean.
         assert!((computed(1) - 1.0).abs() < 1e-6);
         assert!((computed(2) - 1.0 / 1.5).abs() < 0.02, "{}", computed(2));
         assert!((computed(8) - 0.368).abs() < 0.02, "{}", computed(8));
     }
 
     #[test]
-    fn a_triangle_gives_back_its_correlation() {
+    fn the_cholesky_factor_gives_back_the_correlation() {
         let wanted = [[1.0, 0.5, -0.3], [0.5, 1.0, 0.2], [-0.3, 0.2, 1.0]];
-        let lower = triangle(&wanted);
+        let lower = cholesky(&wanted);
         for row in 0..3 {
             for column in 0..3 {
                 let product: f32 = (0..3).map(|k| lower[row][k] * lower[column][k]).sum();

@@ -1,5 +1,5 @@
-//! What no job decides for itself: behaviour that drifts over days, and storage that all writers share.
-//! How strong these are is assumed, not fitted: an hour's recording cannot say.
+//! Influences from outside a job: behaviour that drifts over days, and storage that all writers share. Their
+//! strength is assumed, not fitted: a recording of one hour does not contain it.
 
 use std::collections::BTreeMap;
 
@@ -13,39 +13,40 @@ use super::model::N_STICKS;
 use super::schedule::{ClusterSettings, ScheduledJob};
 
 const KNOT_SECONDS: usize = 600;
-/// Drift, in standard deviations of a stick, and how long it takes to forget where it was.
+/// Drift: its standard deviation, as a normal deviate of a stick, and its correlation time.
 const DRIFT: f64 = 0.25;
 const DRIFT_DAYS: f64 = 2.0;
-/// How often storage stalls while as many write as usual, and for how long.
+/// The mean time between stalls of the storage at the mean number of writers, and the mean length of a stall.
 const STALL_EVERY_SECONDS: f64 = 1_800.0;
 const STALL_SECONDS: f64 = 4.0;
-/// How storage's mood changes from second to second, in the same unit as drift.
-const MOOD: f64 = 0.3;
-const MOOD_MEMORY: f64 = 0.95;
+/// Slow and fast periods of the storage: standard deviation, as a normal deviate, and correlation from one
+/// second to the next.
+const STORAGE_DEVIATION: f64 = 0.3;
+const STORAGE_CORRELATION: f64 = 0.95;
 
-/// What holds for a kind of job at a moment.
+/// The influences on a job at one moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Weather {
+pub struct Conditions {
     pub shift: [f32; N_STICKS],
-    /// The share of a writer's second that is lost to storage.
+    /// The fraction of the second that the job waits for storage.
     pub stall: f32,
 }
 
-pub struct World {
+pub struct Environment {
     start: Timestamp,
     origin: Timestamp,
-    /// By family, at every knot since the origin.
+    /// By family of kinds, at every knot since the origin.
     drift: BTreeMap<String, Vec<[f32; N_STICKS]>>,
     /// By second.
     stall: Vec<f32>,
-    mood: Vec<f32>,
+    storage: Vec<f32>,
 }
 
-impl World {
+impl Environment {
     pub fn new(settings: &ClusterSettings, jobs: &[ScheduledJob]) -> Self {
-        let n_seconds = settings.seconds as usize * settings.campaigns.len() + 1;
+        let n_seconds = settings.campaign_seconds as usize * settings.campaigns.len() + 1;
         let since_origin = (settings.start - settings.origin).0.max(0) as u64;
-        let of_what = |what: u64| Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ what);
+        let rng_of = |what: u64| Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ what);
         let mut families: Vec<String> = jobs.iter().map(|job| family(&job.label.kind).to_owned()).collect();
         families.sort();
         families.dedup();
@@ -54,23 +55,23 @@ impl World {
         let drift = families
             .into_iter()
             .map(|family| {
-                let knots = drift(n_knots, &mut of_what(seed_of(&family)));
+                let knots = drift(n_knots, &mut rng_of(seed_of(&family)));
                 (family, knots)
             })
             .collect();
-        let mut rng = of_what(0x0077_6f72_6c64 ^ since_origin);
+        let mut rng = rng_of(0x0077_6f72_6c64 ^ since_origin);
         let stall = stalls(settings, jobs, n_seconds, &mut rng);
-        let mut mood = Vec::with_capacity(n_seconds);
+        let mut storage = Vec::with_capacity(n_seconds);
         let mut here = 0.0;
         for _ in 0..n_seconds {
-            let fresh = MOOD * (1.0 - MOOD_MEMORY * MOOD_MEMORY).sqrt();
-            here = MOOD_MEMORY * here + fresh * rng.sample::<f64, _>(StandardNormal);
-            mood.push(here as f32);
+            let fresh = STORAGE_DEVIATION * (1.0 - STORAGE_CORRELATION * STORAGE_CORRELATION).sqrt();
+            here = STORAGE_CORRELATION * here + fresh * rng.sample::<f64, _>(StandardNormal);
+            storage.push(here as f32);
         }
-        Self { start: settings.start, origin: settings.origin, drift, stall, mood }
+        Self { start: settings.start, origin: settings.origin, drift, stall, storage }
     }
 
-    pub fn at(&self, job: &ScheduledJob, time: Timestamp) -> Weather {
+    pub fn at(&self, job: &ScheduledJob, time: Timestamp) -> Conditions {
         let since = |moment: Timestamp| ((time - moment).0 / 1_000).max(0) as usize;
         let (second, age) = (since(self.start), since(self.origin));
         let mut shift = match self.drift.get(family(&job.label.kind)) {
@@ -83,37 +84,37 @@ impl World {
             None => [0.0; N_STICKS],
         };
         if !job.kind.writes() {
-            return Weather { shift, stall: 0.0 };
+            return Conditions { shift, stall: 0.0 };
         }
         let of_second = |values: &[f32]| values.get(second).copied().unwrap_or(0.0);
-        let mood = of_second(&self.mood);
-        shift[0] += mood;
-        shift[1] += mood;
-        Weather { shift, stall: of_second(&self.stall) }
+        let storage = of_second(&self.storage);
+        shift[0] += storage;
+        shift[1] += storage;
+        Conditions { shift, stall: of_second(&self.stall) }
     }
 }
 
-/// A number for each name, the same on every machine.
+/// FNV-1a, so that a name has the same number on every machine.
 fn hash_of(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A walk that stays near zero.
+/// A first-order autoregressive process around zero.
 fn drift(n_knots: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<[f32; N_STICKS]> {
-    let memory = (-(KNOT_SECONDS as f64) / (DRIFT_DAYS * 86_400.0)).exp();
+    let correlation = (-(KNOT_SECONDS as f64) / (DRIFT_DAYS * 86_400.0)).exp();
     let mut here = [0.0; N_STICKS];
     (0..n_knots)
         .map(|_| {
             for stick in &mut here {
-                let fresh = DRIFT * (1.0 - memory * memory).sqrt();
-                *stick = memory * *stick + fresh * rng.sample::<f64, _>(StandardNormal);
+                let fresh = DRIFT * (1.0 - correlation * correlation).sqrt();
+                *stick = correlation * *stick + fresh * rng.sample::<f64, _>(StandardNormal);
             }
             here.map(|stick| stick as f32)
         })
         .collect()
 }
 
-/// Times at which storage does not answer: more of them while more threads write.
+/// The fraction of each second that writers wait for storage; it stalls more often while more threads write.
 fn stalls(
     settings: &ClusterSettings,
     jobs: &[ScheduledJob],
@@ -134,15 +135,15 @@ fn stalls(
             writing
         })
         .collect();
-    let usual = (writers.iter().sum::<f64>() / n_seconds as f64).max(1.0);
+    let mean_writers = (writers.iter().sum::<f64>() / n_seconds as f64).max(1.0);
     let mut stall = vec![0.0; n_seconds];
     for at in 0..n_seconds {
-        if rng.random::<f64>() < writers[at] / usual / STALL_EVERY_SECONDS {
+        if rng.random::<f64>() < writers[at] / mean_writers / STALL_EVERY_SECONDS {
             let length = 1 + (STALL_SECONDS * rng.sample::<f64, _>(Exp1)) as usize;
             let depth = rng.random_range(0.2..0.8);
-            stall[at..(at + length).min(n_seconds)]
-                .iter_mut()
-                .for_each(|share: &mut f32| *share = share.max(depth));
+            for fraction in &mut stall[at..(at + length).min(n_seconds)] {
+                *fraction = f32::max(*fraction, depth);
+            }
         }
     }
     stall
@@ -150,19 +151,20 @@ fn stalls(
 
 #[cfg(test)]
 mod tests {
-    use workload::{Millis, Set};
+    use workload::{Millis, Set, Stop};
 
     use super::super::schedule::schedule;
     use super::*;
     use crate::kind::Kind;
+    use crate::plan::PlannedCampaign;
 
     fn settings(start: i64) -> ClusterSettings {
         let origin = Timestamp::from_seconds(1_767_571_200);
         ClusterSettings {
             n_nodes: 2,
-            threads_a_node: 8,
-            seconds: 7_200,
-            campaigns: vec![("a".into(), Set::Test)],
+            threads_per_node: 8,
+            campaign_seconds: 7_200,
+            campaigns: vec![PlannedCampaign { name: "a".into(), set: Set::Test }],
             seed: 3,
             load: 0.7,
             start: origin + Millis::from_seconds(start),
@@ -174,12 +176,12 @@ mod tests {
     #[test]
     fn writers_stall_and_others_do_not() {
         let settings = settings(0);
-        let jobs = schedule(&settings).unwrap();
-        let world = World::new(&settings, &jobs);
+        let jobs = schedule(&settings, &Stop::default()).unwrap();
+        let environment = Environment::new(&settings, &jobs);
         let stalls = |kind: Kind| -> Vec<f32> {
             let job = jobs.iter().find(|job| job.kind == kind).unwrap();
             (0..7_200)
-                .map(|second| world.at(job, settings.start + Millis::from_seconds(second)).stall)
+                .map(|second| environment.at(job, settings.start + Millis::from_seconds(second)).stall)
                 .collect()
         };
         assert!(stalls(Kind::GoodIo).iter().any(|stall| *stall > 0.2));
@@ -188,12 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn drift_goes_on_where_a_campaign_ends() {
+    fn drift_continues_from_one_campaign_to_the_next() {
         let (first, second) = (settings(0), settings(7_200));
         let at = |settings: &ClusterSettings, time: Timestamp| {
-            let jobs = schedule(settings).unwrap();
+            let jobs = schedule(settings, &Stop::default()).unwrap();
             let fit = jobs.iter().find(|job| job.kind == Kind::Np).unwrap();
-            World::new(settings, &jobs).at(fit, time).shift
+            Environment::new(settings, &jobs).at(fit, time).shift
         };
         assert_eq!(at(&first, second.start), at(&second, second.start));
         assert_ne!(at(&first, first.start), at(&first, second.start));
