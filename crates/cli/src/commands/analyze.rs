@@ -3,108 +3,129 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use archive::Archive;
 use detect::Kinds;
-use detect::analysis::sampling::{self, SamplingSettings};
-use detect::analysis::spectrum::{self, SpectrumSettings};
+use detect::analysis::AnalysisError;
+use detect::analysis::sampling::{self, SamplingReport, SamplingSettings};
+use detect::analysis::spectrum::{self, ChannelSpectrum, SpectrumReport, SpectrumSettings};
 use report::text::{show_bytes, show_count};
 use serde::{Deserialize, Serialize};
-use workload::{JobId, Set};
+use workload::{Control, JobId, Millis, Set};
 
-use crate::args::{Analysis, AnalyzeCommand, WhichSet};
+use crate::args::{Analysis, AnalyzeCommand, SamplingArgs, SpectrumArgs, WhichSet};
+use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
-        AnalyzeCommand::Spectrum(args) => {
-            let (archive, kinds) = open(&args.analysis, config)?;
-            let settings = SpectrumSettings { segment: args.segment };
-            let progress = Progress::new(format!("reading {}", archive.address()));
-            let report =
-                spectrum::analyse(&archive, &kinds, &settings, |done, total| progress.update(done, total))?;
-            drop(progress);
-            let origin = format!("tracewise analyze spectrum {}", archive.address());
-            let page = spectrum::write(&report, &args.analysis.out, &origin)?;
-            if args.analysis.json {
-                return say_numbers(&report, &page);
-            }
-            let mut rows = Vec::new();
-            for kind in &report.kinds {
-                let lowest = |channel: &spectrum::ChannelSpectrum| match (
-                    channel.is_constant,
-                    channel.dominant.first(),
-                ) {
-                    (true, _) => "constant".to_owned(),
-                    (_, Some(peak)) => format!("{:.4} Hz ({:.0} s)", peak.hz, peak.seconds),
-                    (_, None) => "–".to_owned(),
-                };
-                let mut row = vec![kind.kind.clone(), kind.jobs.to_string()];
-                row.extend(kind.channels.iter().map(lowest));
-                rows.push(row);
-            }
-            print_table(&["KIND", ">JOBS", ">USER", ">SYSTEM", ">IOWAIT"], &rows)?;
-            print(&format!(
-                "\nlook at {} s at a time: {}\n{}",
-                report.advice.window_seconds,
-                report.advice.reason,
-                page.display()
-            ))?;
-        }
-        AnalyzeCommand::Sampling(args) => {
-            if args.repeats == 0 || args.window == 0 || args.intervals.contains(&0) {
-                bail!("--repeats, --window and --intervals are at least one");
-            }
-            let (archive, kinds) = open(&args.analysis, config)?;
-            let settings = SamplingSettings {
-                window_seconds: args.window,
-                intervals: args.intervals.clone(),
-                repeats: args.repeats,
-                seed: args.seed,
-                ..SamplingSettings::default()
-            };
-            let progress = Progress::new(format!("reading {}", archive.address()));
-            let report =
-                sampling::analyse(&archive, &kinds, &settings, |done, total| progress.update(done, total))?;
-            drop(progress);
-            let origin = format!("tracewise analyze sampling {}, seed {}", archive.address(), args.seed);
-            let page = sampling::write(&report, &args.analysis.out, &origin)?;
-            if args.analysis.json {
-                return say_numbers(&report, &page);
-            }
-            let rows: Vec<Vec<String>> = report
-                .intervals
-                .iter()
-                .map(|interval| {
-                    vec![
-                        format!("{} s", interval.seconds),
-                        format!("{:.3} ± {:.3}", interval.silhouette, interval.spread),
-                        show_count(interval.samples_a_day),
-                        show_bytes(interval.bytes_a_day),
-                    ]
-                })
-                .collect();
-            print_table(&[">INTERVAL", ">SILHOUETTE", ">SAMPLES A THREAD'S DAY", ">BYTES"], &rows)?;
-            print(&format!(
-                "\nsample every {} s: {}\n{}",
-                report.advice.interval_seconds,
-                report.advice.reason,
-                page.display()
-            ))?;
-        }
+        AnalyzeCommand::Spectrum(args) => spectrum(&args, config)?,
+        AnalyzeCommand::Sampling(args) => sampling(&args, config)?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn say_numbers(report: &impl Serialize, page: &Path) -> anyhow::Result<ExitCode> {
-    eprint_note(&page.display().to_string());
-    print_json(report)?;
-    Ok(ExitCode::SUCCESS)
+fn spectrum(args: &SpectrumArgs, config: &Config) -> anyhow::Result<()> {
+    let stop = stop_on_ctrl_c(None)?;
+    let (archive, kinds) = open(&args.analysis, config)?;
+    let settings = SpectrumSettings { segment: args.segment };
+    let progress = Progress::new(format!("reading {}", archive.address()));
+    let update = |done, total| progress.update(done, total);
+    let report = spectrum::analyze(&archive, &kinds, &settings, &Control::new(&stop, &update))
+        .map_err(|error| with_hint(error, "--segment"))?;
+    drop(progress);
+    let origin = format!("tracewise analyze spectrum --data {}", archive.address());
+    let page = spectrum::write(&report, &args.analysis.out, &origin)?;
+    if args.analysis.json {
+        return print_numbers(&report, &page);
+    }
+    show_spectra(&report)?;
+    let advice = &report.advice;
+    print(&format!("\nuse windows of {} s: {}\n{}", advice.window_seconds, advice.reason, page.display()))
 }
 
-/// The archive, and what is known of its jobs.
+/// Prints the lowest dominant frequency of each kind and channel.
+fn show_spectra(report: &SpectrumReport) -> anyhow::Result<()> {
+    let lowest = |channel: &ChannelSpectrum| match channel.dominant.first() {
+        _ if channel.is_constant => "constant".to_owned(),
+        Some(peak) => format!("{:.4} Hz ({:.3} s)", peak.hz, peak.seconds),
+        None => "–".to_owned(),
+    };
+    let rows: Vec<Vec<String>> = report
+        .kinds
+        .iter()
+        .map(|kind| {
+            let mut row = vec![kind.kind.clone(), kind.jobs.to_string()];
+            row.extend(kind.channels.iter().map(lowest));
+            row
+        })
+        .collect();
+    print_table(&["KIND", ">JOBS", ">USER", ">SYSTEM", ">IOWAIT"], &rows)
+}
+
+fn sampling(args: &SamplingArgs, config: &Config) -> anyhow::Result<()> {
+    let stop = stop_on_ctrl_c(None)?;
+    let (archive, kinds) = open(&args.analysis, config)?;
+    let millis = |intervals: &Vec<_>| intervals.iter().copied().map(Millis::from).collect();
+    let settings = SamplingSettings {
+        window: args.window.map(Millis::from),
+        intervals: args.intervals.as_ref().map(millis),
+        repeats: args.repeats as usize,
+        seed: args.seed,
+        ..SamplingSettings::default()
+    };
+    let progress = Progress::new(format!("reading {}", archive.address()));
+    let update = |done, total| progress.update(done, total);
+    let report = sampling::analyze(&archive, &kinds, &settings, &Control::new(&stop, &update))
+        .map_err(|error| with_hint(error, "--window"))?;
+    drop(progress);
+    let origin = format!("tracewise analyze sampling --data {} --seed {}", archive.address(), args.seed);
+    let page = sampling::write(&report, &args.analysis.out, &origin)?;
+    if args.analysis.json {
+        return print_numbers(&report, &page);
+    }
+    show_intervals(&report)?;
+    let advice = &report.advice;
+    print(&format!("\nsample every {} s: {}\n{}", advice.interval_seconds, advice.reason, page.display()))
+}
+
+fn show_intervals(report: &SamplingReport) -> anyhow::Result<()> {
+    let rows: Vec<Vec<String>> = report
+        .intervals
+        .iter()
+        .map(|interval| {
+            vec![
+                format!("{} s", interval.seconds),
+                format!("{:.3} ± {:.3}", interval.silhouette, interval.spread),
+                show_count(interval.samples_per_day),
+                show_bytes(interval.bytes_per_day),
+            ]
+        })
+        .collect();
+    print_table(&[">INTERVAL", ">SILHOUETTE", ">SAMPLES PER THREAD AND DAY", ">BYTES"], &rows)
+}
+
+/// Adds what the user can do about an error. `length` is the flag that sets how much a stretch has to contain.
+fn with_hint(error: AnalysisError, length: &str) -> anyhow::Error {
+    match &error {
+        AnalysisError::NoJobs => {
+            anyhow!("{error}; `campaign label list` lists the labels, and --set all includes the test set")
+        }
+        AnalysisError::TooShort { .. } => anyhow!("{error}; use a shorter {length}, or record longer jobs"),
+        AnalysisError::IntervalTooLong { .. } => anyhow!("{error}; use a longer --window"),
+        AnalysisError::OneKind(_) => anyhow!("{error}; --set all includes the test set"),
+        _ => error.into(),
+    }
+}
+
+fn print_numbers(report: &impl Serialize, page: &Path) -> anyhow::Result<()> {
+    eprint_note(&page.display().to_string());
+    print_json(report)
+}
+
+/// The archive, and the kinds of its jobs.
 fn open(analysis: &Analysis, config: &Config) -> anyhow::Result<(Archive, Kinds)> {
     let archive = analysis.data.open(config)?;
     let kinds = match &analysis.names {
@@ -137,7 +158,7 @@ fn read_names(file: &Path) -> anyhow::Result<Vec<(JobId, String)>> {
     let names: Result<Vec<Named>, csv::Error> = reader.deserialize().collect();
     let names = names.with_context(shown)?;
     if names.is_empty() {
-        bail!("{}: there is no job in it; write the columns job,name", shown());
+        bail!("{}: it has no jobs; write one row per job with the columns job,name", shown());
     }
     Ok(names.into_iter().map(|named| (named.job, named.name)).collect())
 }

@@ -1,13 +1,18 @@
-//! Campaigns: run for real, stopped, killed; simulated; analysed.
+//! Campaigns that are run, stopped and killed; simulations; analyses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use archive::Archive;
 use serde_json::Value;
+use workload::{
+    Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, NodeReading, Owner, Source, ThreadReading, Ticks,
+    Timestamp,
+};
 
-use crate::{export, json_of, run, stdout_of, tracewise};
+use crate::{export, json_of, refused, run, stdout_of, tracewise};
 
 const PLAN: &str = r#"
     seed = 5
@@ -61,7 +66,7 @@ fn folder_on_disk() -> tempfile::TempDir {
 }
 
 fn labels(archive: &Path) -> Vec<Value> {
-    json_of(tracewise().args(["campaign", "labels", "--json", "--data"]).arg(archive))
+    json_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(archive))
         .as_array()
         .unwrap()
         .clone()
@@ -86,6 +91,8 @@ fn a_campaign_is_recorded_with_its_labels() {
     assert_eq!(kinds("two"), BTreeSet::from(["np", "good-io", "idle", "bad-io", "throttled"]));
     let rows = export(archive.to_str().unwrap(), |command| command);
     for label in &labels {
+        let is_anomalous = ["bad-io", "throttled"].contains(&label["kind"].as_str().unwrap());
+        assert_eq!(label["anomalous"], is_anomalous, "{label}");
         let job = label["job"].as_str().unwrap();
         let [start, end] = ["start", "end"].map(|key| label[key].as_f64().unwrap());
         assert!(end - start >= 1.0, "{label}");
@@ -146,9 +153,9 @@ fn a_campaign_that_is_stopped_says_so_and_has_no_labels() {
     let (child, job) = start_long_job(folder.path(), "np");
     testbed::interrupt(child.id());
     let output = child.wait_with_output().unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("error: stopped: campaign long is not complete"), "{said}");
+    assert_eq!(output.status.code(), Some(130));
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(stderr.contains("stopped: campaign long is not complete"), "{stderr}");
     assert!(!is_running(job) && is_empty(&folder.path().join("scratch")));
     assert!(labels(&folder.path().join("a")).is_empty());
 }
@@ -219,32 +226,141 @@ fn one_seed_is_one_simulated_cluster_and_its_sets_keep_apart() {
     stdout_of(tracewise().args(["archive", "verify", "--data"]).arg(&a));
 }
 
+/// An archive of one node sampled every `period`: the user rate of job `wave` repeats every `steps_per_wave`
+/// steps; that of job `steady` hardly varies, so that it does not decide.
+fn record_wave(directory: &Path, period: Millis, steps_per_wave: u64) {
+    let archive =
+        Archive::open_or_create(directory.to_str().unwrap(), &archive::Settings::default()).unwrap();
+    let ticks_per_step = period.0 as u64;
+    let source = Source {
+        origin: "a wave".into(),
+        measure: Measure::Counter,
+        ticks_per_second: 1_000,
+        modes: ModeSet::ALL,
+        period,
+    };
+    let mut loader = archive.loader(source).unwrap();
+    let mut ticks = [Ticks::default(); 2];
+    // A linear congruential generator is noise enough.
+    let mut noise = 1u64;
+    for step in 0..4_000 {
+        let is_high = step % steps_per_wave < steps_per_wave / 2;
+        let lowest_and_range = [(if is_high { 60 } else { 20 }, 20), (48, 4)];
+        for (ticks, (lowest, range)) in ticks.iter_mut().zip(lowest_and_range) {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let user = ticks_per_step * (lowest + (noise >> 33) % range) / 100;
+            ticks[Mode::User] += user;
+            ticks[Mode::Idle] += ticks_per_step - user;
+        }
+        let thread = |cpu: usize, job: &str| ThreadReading {
+            cpu: Cpu(cpu as u16),
+            ticks: ticks[cpu],
+            owner: Owner::Job(JobId::new(job).unwrap()),
+        };
+        let time = Timestamp::from_seconds(1_767_571_200) + Millis(step as i64 * period.0);
+        let node = NodeName::new("n1").unwrap();
+        let threads = vec![thread(0, "wave"), thread(1, "steady")];
+        loader.push_node(&NodeReading { node, time, threads, jobs: Vec::new() }).unwrap();
+    }
+    loader.finish().unwrap();
+}
+
+fn analyze(what: &str, archive: &Path, out: &Path, options: &[&str]) -> Value {
+    let mut command = tracewise();
+    command.args(["analyze", what, "--json", "--out"]).arg(out).arg("--data").arg(archive).args(options);
+    json_of(&mut command)
+}
+
 #[test]
-fn an_archive_says_how_long_and_how_often_to_look() {
+fn the_window_contains_a_wave_of_known_period_and_the_interval_resolves_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, out) = (folder.path().join("a"), folder.path().join("report"));
+    record_wave(&archive, Millis::SECOND, 16);
+    let spectrum = analyze("spectrum", &archive, &out, &[]);
+    assert_eq!(spectrum["advice"]["window_seconds"], 20.0);
+    assert_eq!(spectrum["advice"]["frequency_hz"], 0.0625);
+    assert_eq!(spectrum["advice"]["kind"], "wave");
+    // Means over a whole wave are nearly those of the steady job.
+    let options = ["--window", "128", "--intervals", "1,2,4,16,32"];
+    let sampling = analyze("sampling", &archive, &out, &options);
+    let silhouettes: Vec<f64> = sampling["intervals"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|interval| interval["silhouette"].as_f64().unwrap())
+        .collect();
+    assert!(silhouettes[..3].iter().all(|silhouette| *silhouette > 0.35), "{silhouettes:?}");
+    assert!(silhouettes[3..].iter().all(|silhouette| *silhouette < 0.25), "{silhouettes:?}");
+    assert_eq!(sampling["advice"]["interval_seconds"], 4.0);
+    assert_eq!(
+        analyze("sampling", &archive, &out, &options),
+        sampling,
+        "the same seed selects the same subsets"
+    );
+    let html = ["spectrum.html", "sampling.html"];
+    let charts = ["spectrum-user.svg", "spectrum-user.png", "silhouette.svg", "silhouette.png", "pca-1s.png"];
+    for file in html.into_iter().chain(charts) {
+        assert!(out.join(file).metadata().unwrap().len() > 1_000, "{file}");
+    }
+}
+
+#[test]
+fn an_archive_sampled_at_10_hz_is_analyzed_at_10_hz() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, out) = (folder.path().join("a"), folder.path().join("report"));
+    record_wave(&archive, Millis(100), 4);
+    let spectrum = analyze("spectrum", &archive, &out, &[]);
+    assert_eq!(spectrum["period_seconds"], 0.1);
+    assert_eq!(spectrum["advice"]["frequency_hz"], 2.5);
+    assert_eq!(spectrum["advice"]["window_seconds"], 1.0);
+    let options = ["--intervals", "100ms,0.4s,1", "--window", "10"];
+    let sampling = analyze("sampling", &archive, &out, &options);
+    let seconds: Vec<f64> =
+        sampling["intervals"].as_array().unwrap().iter().map(|at| at["seconds"].as_f64().unwrap()).collect();
+    assert_eq!(seconds, [0.1, 0.4, 1.0]);
+    assert_eq!(sampling["advice"]["interval_seconds"], 0.1);
+    let odd = refused(
+        tracewise()
+            .args(["analyze", "sampling", "--intervals", "0.25", "--out"])
+            .arg(&out)
+            .arg("--data")
+            .arg(&archive),
+    );
+    assert!(
+        odd.contains("an interval of 0.25 s is not a multiple of the archive's sampling period, 0.1 s"),
+        "{odd}"
+    );
+}
+
+#[test]
+fn an_analysis_does_not_use_the_test_set() {
     let folder = tempfile::tempdir().unwrap();
     let (archive, out) = (folder.path().join("a"), folder.path().join("report"));
     simulate(&archive, "3");
-    let analyze = |what: &str| {
-        json_of(tracewise().args(["analyze", what, "--json", "--out"]).arg(&out).arg("--data").arg(&archive))
+    let kinds = |options: &[&str]| -> BTreeSet<String> {
+        let spectrum = analyze("spectrum", &archive, &out, options);
+        let kinds = spectrum["kinds"].as_array().unwrap().iter();
+        kinds.map(|kind| kind["kind"].as_str().unwrap().to_owned()).collect()
     };
-    let spectrum = analyze("spectrum");
-    assert!(spectrum["advice"]["window_seconds"].as_u64().unwrap() >= 10);
-    assert!(spectrum["advice"]["reason"].as_str().unwrap().contains("window of"));
-    let kinds: BTreeSet<&str> =
-        spectrum["kinds"].as_array().unwrap().iter().map(|kind| kind["kind"].as_str().unwrap()).collect();
-    assert!(kinds.contains("np") && !kinds.contains("bad-io"), "nothing of the test set decides: {kinds:?}");
-    let sampling = analyze("sampling");
-    let intervals: Vec<u64> =
-        sampling["intervals"].as_array().unwrap().iter().map(|at| at["seconds"].as_u64().unwrap()).collect();
-    assert_eq!(intervals, [1, 2, 5, 10, 15, 30, 60]);
-    assert!(intervals.contains(&sampling["advice"]["interval_seconds"].as_u64().unwrap()));
-    for file in ["spectrum.html", "spectrum.json", "spectrum-user.svg", "spectrum-user.png"] {
-        assert!(out.join(file).metadata().unwrap().len() > 1_000, "{file}");
-    }
-    for file in ["sampling.html", "silhouette.svg", "silhouette.png", "pca-1s.png"] {
-        assert!(out.join(file).metadata().unwrap().len() > 1_000, "{file}");
-    }
-    assert_eq!(analyze("sampling"), sampling, "the same seed draws the same subsets");
+    let by_default = kinds(&[]);
+    assert!(by_default.contains("np") && !by_default.contains("bad-io"), "{by_default:?}");
+    assert!(kinds(&["--set", "all"]).contains("bad-io"));
+}
+
+#[test]
+fn a_file_of_labels_says_which_jobs_are_anomalous() {
+    let folder = tempfile::tempdir().unwrap();
+    let (archive, file) = (folder.path().join("a"), folder.path().join("known.csv"));
+    record_wave(&archive, Millis::SECOND, 16);
+    std::fs::write(&file, "job,kind,set,anomalous\nwave,miner,test,true\nsteady,idle,test,\n").unwrap();
+    let mut add = tracewise();
+    add.args(["campaign", "label", "add", "--json", "--data"]).arg(&archive).arg("--labels").arg(&file);
+    json_of(&mut add);
+    let labels = labels(&archive);
+    let anomalous = |kind: &str| &labels.iter().find(|label| label["kind"] == kind).unwrap()["anomalous"];
+    assert_eq!((anomalous("miner"), anomalous("idle")), (&Value::Bool(true), &Value::Null));
+    let table = stdout_of(tracewise().args(["campaign", "label", "list", "--data"]).arg(&archive));
+    assert!(table.lines().any(|line| line.contains("miner  yes")), "{table}");
 }
 
 #[test]
@@ -259,6 +375,22 @@ fn the_recording_in_the_repository_gives_the_model_that_comes_with_it() {
 }
 
 #[test]
+fn the_recording_contains_the_first_recording_without_the_labels_of_three_kinds() {
+    let (both, first) = (crate::fixture("campaign/recorded"), crate::fixture("campaign/recorded-uneven"));
+    let rows =
+        |archive: &Path| export(archive.to_str().unwrap(), |command| command.args(["--to", "1794802071"]));
+    assert!(rows(&both) == rows(&first), "the readings of the first recording are complete");
+    let is_kept = |label: &Value| !["mpi-2", "good-io", "cpu-hog"].contains(&label["kind"].as_str().unwrap());
+    let kept: Vec<Value> = labels(&first).into_iter().filter(is_kept).collect();
+    let in_both = labels(&both);
+    assert_eq!((kept.len(), in_both.len()), (11, 19));
+    assert_eq!(in_both[..11], kept);
+    let is_later =
+        |label: &Value| ["fourth", "fifth", "sixth"].contains(&label["campaign"].as_str().unwrap());
+    assert!(in_both[11..].iter().all(is_later));
+}
+
+#[test]
 fn a_live_cluster_is_recorded_as_time_passes() {
     let folder = tempfile::tempdir().unwrap();
     let lines = stdout_of(
@@ -269,6 +401,11 @@ fn a_live_cluster_is_recorded_as_time_passes() {
     );
     let n_lines = lines.lines().count();
     assert!((10..=45).contains(&n_lines), "{n_lines}");
+    let times: Vec<f64> = lines
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["time"].as_f64().unwrap())
+        .collect();
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 1.0), "{times:?}");
     let listed = json_of(tracewise().args(["archive", "list", "--json", "--data"]).arg(folder.path()));
     assert_eq!(listed["nodes"].as_array().unwrap().len(), 3);
     assert_eq!(listed["nodes"][0]["readings"].as_u64().unwrap(), n_lines as u64 * 8);
