@@ -50,7 +50,7 @@ fn spectrum(args: &SpectrumArgs, config: &Config) -> anyhow::Result<()> {
 fn show_spectra(report: &SpectrumReport) -> anyhow::Result<()> {
     let lowest = |channel: &ChannelSpectrum| match channel.dominant.first() {
         _ if channel.is_constant => "constant".to_owned(),
-        Some(peak) => format!("{:.4} Hz ({:.3} s)", peak.hz, peak.seconds),
+        Some(peak) => format!("{:.4} Hz ({})", peak.hz, spectrum::show_period(peak.seconds)),
         None => "–".to_owned(),
     };
     let rows: Vec<Vec<String>> = report

@@ -76,7 +76,7 @@ fn features(second: &[[f32; 4]]) -> [f32; N_FEATURES] {
 
 /// The phase of each second: the nearest centre of k-means, without the clusters that are too small.
 fn cluster(points: &Matrix) -> Vec<usize> {
-    let found = KMeans::fit(points, MAX_PHASES, 0);
+    let Ok(found) = KMeans::fit(points, MAX_PHASES, 0) else { return Vec::new() };
     let n_clusters = found.centres.n_rows();
     let mut counts = vec![0usize; n_clusters];
     for cluster in &found.groups {

@@ -307,8 +307,8 @@ fn advise(intervals: &[Interval]) -> Result<Advice, AnalysisError> {
     };
     if best.silhouette <= 0.0 {
         let reason = format!(
-            "kinds of jobs do not separate at any interval (best silhouette: {:.3} at {} s), so the shortest interval is \
-             the safest",
+            "job kinds do not separate at any interval (best: {:.3} at {} s), so no interval can be recommended; the shortest \
+             one loses the least information",
             best.silhouette, best.seconds
         );
         return Ok(Advice { interval_seconds: shortest.seconds, silhouette: shortest.silhouette, reason });
@@ -317,14 +317,14 @@ fn advise(intervals: &[Interval]) -> Result<Advice, AnalysisError> {
     let as_good = intervals.iter().filter(is_as_good);
     let chosen = as_good.max_by(|a, b| a.seconds.total_cmp(&b.seconds)).unwrap_or(best);
     let mut reason = format!(
-        "kinds of jobs separate with a silhouette of {:.3} ± {:.3}; the best interval is {} s with {:.3}",
+        "job kinds separate with a silhouette of {:.3} ± {:.3}, as well as at the best interval ({} s: {:.3})",
         chosen.silhouette, chosen.spread, best.seconds, best.silhouette
     );
     if chosen.seconds > shortest.seconds {
         let fraction = chosen.bytes_per_day as f64 / shortest.bytes_per_day.max(1) as f64;
         reason += &format!(
-            ". It needs {:.0} % of the samples and bytes of an interval of {} s, but cannot show anything shorter than \
-             {} s: to detect shorter anomalies, sample more often",
+            "; this needs {:.0} % of the samples and bytes of sampling every {} s. Anomalies shorter than {} s are not \
+             visible at this interval",
             fraction * 100.0,
             shortest.seconds,
             chosen.seconds

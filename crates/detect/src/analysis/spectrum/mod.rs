@@ -264,22 +264,31 @@ fn advise(kinds: &[KindSpectrum], period: f64, segment_seconds: f64) -> Result<A
     let n_samples = (1.0 / hz / (WINDOW_SAMPLES * period) - 1e-9).ceil().max(1.0) * WINDOW_SAMPLES;
     // Periods are whole milliseconds.
     let window_seconds = (n_samples * period * 1e3).round() / 1e3;
-    let what = format!("{} rate of {}", channel.channel, kind.kind);
-    let mut reason = if channel.dominant.is_empty() {
+    let mut reason = format!("the slowest channel is the {} rate of {}; ", channel.channel, kind.kind);
+    reason += &if channel.dominant.is_empty() {
         format!(
-            "the {what} is slowest; it has no dominant frequency, but {:.0} % of its power is above {hz:.4} Hz",
+            "it has no dominant frequency, {:.0} % of its variance is above {hz:.4} Hz, and a window of {window_seconds} s \
+             covers that",
             POWER_FRACTION * 100.0
         )
     } else {
-        format!("the {what} is slowest; it repeats every {:.3} s ({hz:.4} Hz)", 1.0 / hz)
+        format!(
+            "its lowest dominant frequency is {hz:.4} Hz (period {}), and a window of {window_seconds} s contains one period",
+            show_period(1.0 / hz)
+        )
     };
     if hz < (MIN_PERIODS as f64 + 0.5) / segment_seconds {
         reason += &format!(
-            ". That is the lowest frequency that segments of {segment_seconds} s can show; longer jobs may need a longer \
+            "; this is the lowest frequency that segments of {segment_seconds} s resolve, so longer jobs may need a longer \
              window"
         );
     }
     Ok(Advice { window_seconds, frequency_hz: hz, kind: kind.kind.clone(), channel: channel.channel, reason })
+}
+
+/// A period in seconds, with two decimals where it is short.
+pub fn show_period(seconds: f64) -> String {
+    if seconds < 10.0 { format!("{seconds:.2} s") } else { format!("{seconds:.0} s") }
 }
 
 #[cfg(test)]
@@ -328,7 +337,8 @@ mod tests {
         assert_eq!(report.advice.window_seconds, 40.0);
         assert_eq!(
             report.advice.reason,
-            "the user rate of 1 is slowest; it repeats every 32.000 s (0.0312 Hz)"
+            "the slowest channel is the user rate of 1; its lowest dominant frequency is 0.0312 Hz (period 32 s), and a \
+             window of 40 s contains one period"
         );
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 
 use super::dominant::{FALSE_POSITIVE_RATE, MIN_TIMES_NOISE};
-use super::{ChannelSpectrum, SpectrumReport};
+use super::{ChannelSpectrum, SpectrumReport, show_period};
 use crate::analysis::{AnalysisError, CHANNELS};
 
 /// Densities below this are rounding errors, and not drawn.
@@ -68,9 +68,8 @@ fn dominant_frequencies(spectrum: &ChannelSpectrum) -> String {
     if spectrum.dominant.is_empty() {
         return "none".into();
     }
-    let shown =
-        spectrum.dominant.iter().take(MAX_SHOWN).map(|peak| {
-            format!("{:.4} Hz ({:.3} s, {:.1} × noise)", peak.hz, peak.seconds, peak.times_noise)
-        });
+    let shown = spectrum.dominant.iter().take(MAX_SHOWN).map(|peak| {
+        format!("{:.4} Hz ({}, {:.1} × noise)", peak.hz, show_period(peak.seconds), peak.times_noise)
+    });
     shown.collect::<Vec<_>>().join(", ")
 }
