@@ -40,7 +40,7 @@ def sentence(text):
 
 
 def labels_section():
-    labels = json.loads(tracewise("campaign", "labels", "--data", RECORDED, "--json"))
+    labels = json.loads(tracewise("campaign", "label", "list", "--data", RECORDED, "--json"))
     minutes = sum(label["end"] - label["start"] for label in labels) / 60
     rows = []
     for label in labels:
@@ -54,10 +54,12 @@ def labels_section():
         f"{minutes:.0f} minutes of {len(labels)} labelled jobs on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
         "`tracewise campaign fit` of this archive gives the simulator's default model; a test checks that.",
         "",
-        "The archive was assembled by hand from two runs of `tracewise campaign run`, and no command repeats the assembly. The first",
-        "run used `crates/campaign/plans/two-threads.toml`. Later, `mpi-N`, `good-io` and `cpu-hog` were made steadier and recorded again",
-        "with `steady-two-threads.toml`. The labels of the seven earlier jobs of these kinds were removed. The first run in its original",
-        "form is `fixtures/campaign/recorded-uneven`. As a result, no single campaign contains all kinds.",
+        "The archive has the readings of two runs of `tracewise campaign run`. The first run used `crates/campaign/plans/two-threads.toml`.",
+        "Later, `mpi-N` and `good-io` were made steadier (`cpu-hog` contains the ranks of `mpi-N`), and these three kinds and `bad-io`",
+        "were recorded again with `steady-two-threads.toml`. The labels of the seven earlier jobs of the three kinds were removed by hand;",
+        "`fixtures/campaign/select_labels.py` repeats that, and a test checks it. The first run with all its labels is",
+        "`fixtures/campaign/recorded-uneven`. As a result, no single campaign contains all kinds. [campaigns.md](../campaigns.md) lists the",
+        "jobs and the consequences.",
         "",
         "\"Disturbed\" is the fraction of time that other processes took from a job's threads. For writers it includes the kernel's",
         "write-back of their own data.",
@@ -83,20 +85,20 @@ def analysis_section(title, name, archive, *options):
             row.append("constant" if channel["is_constant"] else peaks or "none")
         rows.append(row)
     intervals = [
-        [f"{at['seconds']} s", f"{at['silhouette']:.3f} ± {at['spread']:.3f}", f"{at['explained'] * 100:.0f} %",
-         f"{at['samples_a_day']:,}", f"{at['bytes_a_day'] / 1e3:,.0f} kB"]
+        [f"{at['seconds']:g} s", f"{at['silhouette']:.3f} ± {at['spread']:.3f}", f"{at['explained'] * 100:.0f} %",
+         f"{at['samples_per_day']:,}", f"{at['bytes_per_day'] / 1e3:,.0f} kB"]
         for at in sampling["intervals"]
     ]
     return [
         f"## {title}",
         "",
-        f"**Window: {spectrum['advice']['window_seconds']} s.** {sentence(spectrum['advice']['reason'])}",
+        f"**Window: {spectrum['advice']['window_seconds']:g} s.** {sentence(spectrum['advice']['reason'])}",
         "",
         f"Dominant frequencies (Hz), segments of {spectrum['segment_seconds']:.0f} s:",
         "",
         *table(["kind", "jobs", "thread-seconds", "user", "system", "iowait"], rows),
         "",
-        f"**Interval: {sampling['advice']['interval_seconds']} s.** {sentence(sampling['advice']['reason'])}",
+        f"**Interval: {sampling['advice']['interval_seconds']:g} s.** {sentence(sampling['advice']['reason'])}",
         "",
         *table(["interval", "silhouette", "explained variance", "samples per thread and day", "bytes"], intervals),
         "",
@@ -159,7 +161,7 @@ def main():
         "",
         "*Decode the Workload* (Mohammed et al., CHEP 2024) found that job kinds separate better at shorter sampling intervals. Our data",
         "do not show this: the silhouette score is the same at 1 s and at 60 s on recorded and simulated jobs, within its spread, and",
-        "negative on Exathlon. The analysis does not go below 1 s.",
+        "negative on Exathlon. All data here were sampled at 1 Hz, so nothing is known about shorter intervals.",
         "",
         *labels_section(),
         *analysis_section("Sampling analysis: recording", "recorded", RECORDED),
