@@ -1,4 +1,4 @@
-//! What can be typed after `tracewise jobs`.
+//! Arguments of `tracewise jobs`.
 
 use std::path::PathBuf;
 
@@ -14,16 +14,16 @@ use crate::times::parse_time;
 
 #[derive(Debug, Subcommand)]
 pub enum JobsCommand {
-    /// What the columns of a job trace are, and what is in them
+    /// Show the columns of a job trace: roles, types, ranges and constraints
     Inspect(InspectArgs),
-    /// Learn to make traces like one
-    Fit(FitArgs),
-    /// Make a synthetic trace
+    /// Train a generator on a job trace
+    Train(TrainGeneratorArgs),
+    /// Sample a synthetic trace from a trained generator
     Sample(SampleArgs),
-    /// How faithful a synthetic trace is to a real one
-    Score(ScoreArgs),
-    /// What a scheduler makes of a trace: waits, slowdown, utilisation under several policies
-    Simulate(SimulateJobsArgs),
+    /// Compare a synthetic trace with the real one: distributions, sequence, copies, schedulers
+    Compare(CompareTracesArgs),
+    /// Replay a trace under several scheduling policies: waits, slowdown, utilisation
+    Replay(ReplayTraceArgs),
 }
 
 fn preset_parser() -> impl TypedValueParser<Value = Preset> {
@@ -31,8 +31,8 @@ fn preset_parser() -> impl TypedValueParser<Value = Preset> {
         .map(|name| Preset::ALL.into_iter().find(|preset| preset.name() == name).unwrap_or(Preset::Csv))
 }
 
-fn model_parser() -> impl TypedValueParser<Value = Model> {
-    let best = format!("The one that measurements recommend: {}", Model::BEST.name());
+fn generator_parser() -> impl TypedValueParser<Value = Model> {
+    let best = format!("The generator with the best results: {}", Model::BEST.name());
     model_names(&Model::ALL, |model| (model.name(), model.description()), best)
         .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
 }
@@ -48,10 +48,10 @@ fn parse_role(text: &str) -> Result<(String, Role), String> {
     let names = Role::ALL.map(Role::name).join(", ");
     found
         .map(|role| (column.to_owned(), role))
-        .ok_or_else(|| format!("there is no role {role}; there are {names}"))
+        .ok_or_else(|| format!("there is no role {role}; the roles are {names}"))
 }
 
-/// `column=cell`
+/// `column=value`
 fn parse_condition(text: &str) -> Result<(String, String), String> {
     let (name, cell) = text.split_once('=').ok_or("write column=value, such as user=12,nodes=64")?;
     Ok((name.trim().to_owned(), cell.trim().to_owned()))
@@ -59,22 +59,22 @@ fn parse_condition(text: &str) -> Result<(String, String), String> {
 
 /// `2x`, or `2`
 fn parse_scale(text: &str) -> Result<f64, String> {
-    let scale: Option<f64> = text.trim_end_matches('x').parse().ok();
+    let scale: Option<f64> = text.strip_suffix('x').unwrap_or(text).parse().ok();
     scale
         .filter(|scale| *scale > 0.0 && scale.is_finite())
-        .ok_or_else(|| "write how many times the load, such as 2x".into())
+        .ok_or_else(|| "write a positive factor, such as 2x".into())
 }
 
-/// How a file is to be read.
+/// How to read the columns of a trace.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Reading {
-    /// The layout of the file
+    /// Layout of the file
     #[arg(long, value_parser = preset_parser(), default_value = "csv")]
     pub preset: Preset,
-    /// What columns mean, beside what the preset knows: submit=time_submit,run-time=seconds
+    /// Roles of columns, in addition to those of the preset: submit=time_submit,run-time=seconds
     #[arg(long, value_name = "ROLE=COLUMN", value_delimiter = ',', value_parser = parse_role)]
     pub columns: Vec<(String, Role)>,
-    /// What columns are, as `inspect --write-schema` wrote it and you corrected it
+    /// Column types and constraints, as written by `jobs inspect --write-schema` and edited by you
     #[arg(long, value_name = "FILE")]
     pub schema: Option<PathBuf>,
 }
@@ -83,12 +83,12 @@ pub struct Reading {
 #[command(after_help = "Examples:\n  tracewise jobs inspect --preset dirlab --input theta.csv.zst\n  \
     tracewise jobs inspect --columns submit=submitted,run-time=seconds,user=who --input jobs.csv --write-schema schema.toml")]
 pub struct InspectArgs {
-    /// The trace: plain, .gz or .zst
+    /// Trace: plain, .gz or .zst
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     #[command(flatten)]
     pub reading: Reading,
-    /// Write what was found, to be corrected and given to --schema
+    /// Write the inferred schema to a file, to edit and pass to --schema
     #[arg(long, value_name = "FILE")]
     pub write_schema: Option<PathBuf>,
     /// Print JSON
@@ -98,25 +98,26 @@ pub struct InspectArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Examples:\n  tracewise jobs fit --model best --preset swf --input CTC-SP2.swf.gz --out model --seed 1\n  \
-    tracewise jobs fit --model ctgan --preset dirlab --input theta.csv --out model --seed 1 --epochs 100"
+    name = "train",
+    after_help = "Examples:\n  tracewise jobs train --generator best --preset swf --input CTC-SP2.swf.gz --out model --seed 1\n  \
+    tracewise jobs train --generator ctgan --preset dirlab --input theta.csv --out model --seed 1 --epochs 100"
 )]
-pub struct FitArgs {
-    /// The kind of generator
-    #[arg(long, value_parser = model_parser(), default_value = "best")]
-    pub model: Model,
-    /// The trace to learn from: plain, .gz or .zst
+pub struct TrainGeneratorArgs {
+    /// Generator to train
+    #[arg(long, value_parser = generator_parser(), default_value = "best")]
+    pub generator: Model,
+    /// Training trace: plain, .gz or .zst
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     #[command(flatten)]
     pub reading: Reading,
-    /// The folder to write the model to
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory to write the model to
+    #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// The same seed makes the same model
+    /// Random seed: the same seed gives the same model
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// How often every job is looked at, for models that are networks
+    /// Epochs, for generators that are networks [default: 300]
     #[arg(long, value_name = "N")]
     pub epochs: Option<usize>,
     /// Print JSON
@@ -125,33 +126,36 @@ pub struct FitArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-#[command(after_help = "The columns are those of the trace that was learnt from, in their order.\n\n\
+#[command(
+    name = "sample",
+    after_help = "The output has the columns of the training trace, in the same order.\n\n\
     Examples:\n  tracewise jobs sample --model model --jobs 15000 --seed 1 --out synthetic.csv\n  \
     tracewise jobs sample --model model --from 2026-11-16 --to 2026-11-23 --scale 2x --out week.swf\n  \
-    tracewise jobs sample --model model --jobs 100 --condition user=12,nodes=64 --out some.parquet")]
+    tracewise jobs sample --model model --jobs 100 --condition user=12,nodes=64 --out some.parquet"
+)]
 pub struct SampleArgs {
-    /// What `jobs fit` wrote
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory of a trained model, as written by `jobs train`
+    #[arg(long, value_name = "DIR")]
     pub model: PathBuf,
-    /// How many jobs [default: as many as were learnt from]
+    /// Number of jobs [default: as many as the training trace has]
     #[arg(long, value_name = "N", conflicts_with_all = ["from", "to"])]
     pub jobs: Option<usize>,
-    /// Not before this moment: epoch seconds, RFC 3339 or a day
+    /// Start of the time span: epoch seconds, RFC 3339 or a day
     #[arg(long, value_name = "T", value_parser = parse_time, requires = "to")]
     pub from: Option<Timestamp>,
-    /// Before this moment
+    /// End of the time span (exclusive)
     #[arg(long, value_name = "T", value_parser = parse_time, requires = "from")]
     pub to: Option<Timestamp>,
-    /// How many times the load: jobs come that much faster
+    /// Load factor: 2x doubles the arrival rate
     #[arg(long, value_name = "2x", value_parser = parse_scale)]
     pub scale: Option<f64>,
-    /// Only jobs like this: columns or roles with their values
+    /// Keep only jobs with these values, by column or role
     #[arg(long, value_name = "COLUMN=VALUE", value_delimiter = ',', value_parser = parse_condition)]
     pub condition: Vec<(String, String)>,
-    /// The same seed makes the same trace
+    /// Random seed: the same seed gives the same trace
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// The file to write: .csv, .swf, .parquet, or .json for Batsim
+    /// File to write: .csv, .swf, .parquet, or .json for Batsim
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
     /// Print JSON
@@ -161,25 +165,27 @@ pub struct SampleArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Beside every figure stands what one half of the real trace has against the other, at random and by time.\n\n\
-    Example:\n  tracewise jobs score --real theta.csv --synthetic synthetic.csv --preset dirlab --out report"
+    name = "compare",
+    after_help = "Every figure is also computed between two halves of the real trace, split at random and by time: a synthetic\n\
+    trace cannot be expected to do better.\n\n\
+    Example:\n  tracewise jobs compare --real theta.csv --synthetic synthetic.csv --preset dirlab --out report"
 )]
-pub struct ScoreArgs {
-    /// The real trace
+pub struct CompareTracesArgs {
+    /// Real trace
     #[arg(long, value_name = "FILE")]
     pub real: PathBuf,
-    /// The synthetic one, of the same layout
+    /// Synthetic trace, with the same columns
     #[arg(long, value_name = "FILE")]
     pub synthetic: PathBuf,
     #[command(flatten)]
     pub reading: Reading,
-    /// Nodes of the machine that both are replayed on [default: so many that the real trace uses 90 %]
+    /// Nodes of the machine that both traces are replayed on [default: sized for 90 % utilisation by the real trace]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u64>,
-    /// The folder to write the report to: HTML, charts, JSON, Markdown
-    #[arg(long, value_name = "FOLDER")]
+    /// Directory to write a report to: HTML, charts, JSON, Markdown
+    #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// The seed of what is chosen at random
+    /// Random seed of the halves and of the classifier
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
     /// Print JSON
@@ -189,16 +195,17 @@ pub struct ScoreArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    name = "simulate",
-    after_help = "Example:\n  tracewise jobs simulate --input CTC-SP2.swf.gz --preset swf --policy easy,fcfs"
+    name = "replay",
+    after_help = "Examples:\n  tracewise jobs replay --input CTC-SP2.swf.gz --preset swf\n  \
+    tracewise jobs replay --input synthetic.swf --preset swf --policy easy,fcfs --nodes 430"
 )]
-pub struct SimulateJobsArgs {
-    /// The trace: plain, .gz or .zst
+pub struct ReplayTraceArgs {
+    /// Trace: plain, .gz or .zst
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,
     #[command(flatten)]
     pub reading: Reading,
-    /// Nodes of the machine [default: so many that 90 % are in use]
+    /// Nodes of the machine [default: sized for 90 % utilisation]
     #[arg(long, value_name = "N")]
     pub nodes: Option<u64>,
     /// Policies to compare [default: all]

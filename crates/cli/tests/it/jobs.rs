@@ -31,12 +31,21 @@ fn a_trace_is_learnt_from_made_judged_and_replayed() {
     let fit = |model: &Path, seed: &str| {
         let mut fit = tracewise();
         fit.args([
-            "jobs", "fit", "--model", "best", "--preset", "dirlab", "--seed", seed, "--json", "--input",
+            "jobs",
+            "train",
+            "--generator",
+            "best",
+            "--preset",
+            "dirlab",
+            "--seed",
+            seed,
+            "--json",
+            "--input",
         ]);
         fit.arg(&real).arg("--out").arg(model);
         fit
     };
-    assert_eq!(json_of(&mut fit(&model, "1"))["model"], "sessions");
+    assert_eq!(json_of(&mut fit(&model, "1"))["generator"], "sessions");
     let sample = |name: &str, seed: &str| {
         let out = folder.path().join(name);
         let mut sample = tracewise();
@@ -51,7 +60,7 @@ fn a_trace_is_learnt_from_made_judged_and_replayed() {
     }
     let report = folder.path().join("report");
     let mut score = tracewise();
-    score.args(["jobs", "score", "--preset", "dirlab", "--json", "--real"]).arg(&real);
+    score.args(["jobs", "compare", "--preset", "dirlab", "--json", "--real"]).arg(&real);
     score.arg("--synthetic").arg(folder.path().join("made.csv")).arg("--out").arg(&report);
     let found = json_of(&mut score);
     assert!(found["column_score"].as_f64().unwrap() > 0.85, "{found}");
@@ -61,7 +70,7 @@ fn a_trace_is_learnt_from_made_judged_and_replayed() {
         assert!(report.join(name).is_file(), "{name}");
     }
     let mut simulate = tracewise();
-    simulate.args(["jobs", "simulate", "--preset", "dirlab", "--policy", "easy,fcfs", "--json", "--input"]);
+    simulate.args(["jobs", "replay", "--preset", "dirlab", "--policy", "easy,fcfs", "--json", "--input"]);
     let outcome = json_of(simulate.arg(&real));
     let waits = |at: usize| outcome["policies"][at]["outcome"]["mean_wait_seconds"].as_f64().unwrap();
     assert!(waits(1) <= waits(0), "backfilling helps: {outcome}");
@@ -75,7 +84,7 @@ fn bad_input_is_one_line() {
     std::fs::write(&empty, "").unwrap();
     let fit = |input: &Path| {
         let mut fit = tracewise();
-        fit.args(["jobs", "fit", "--preset", "dirlab", "--input"])
+        fit.args(["jobs", "train", "--preset", "dirlab", "--input"])
             .arg(input)
             .arg("--out")
             .arg(folder.path().join("model"));

@@ -1,10 +1,10 @@
 //! `tracewise jobs`
 
-mod fit;
+mod compare;
 mod inspect;
+mod replay;
 mod sample;
-mod score;
-mod simulate;
+mod train;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::output::eprint_note;
 pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
     match command {
         JobsCommand::Inspect(args) => inspect::run(&args),
-        JobsCommand::Fit(args) => fit::run(&args),
+        JobsCommand::Train(args) => train::run(&args),
         JobsCommand::Sample(args) => sample::run(&args),
-        JobsCommand::Score(args) => score::run(&args),
-        JobsCommand::Simulate(args) => simulate::run(&args),
+        JobsCommand::Compare(args) => compare::run(&args),
+        JobsCommand::Replay(args) => replay::run(&args),
     }
 }
 

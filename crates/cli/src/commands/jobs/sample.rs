@@ -38,8 +38,8 @@ pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     sink::write(&args.out, &table, &fitted.schema)?;
     let seconds = begun.elapsed().as_secs_f64();
     if args.json {
-        print_json(
-            &json!({ "out": args.out, "model": fitted.model, "jobs": table.n_rows(), "seconds": seconds }),
+        say_json(
+            &json!({ "out": args.out, "generator": fitted.model, "jobs": table.n_rows(), "seconds": seconds }),
         )?;
     } else {
         print(&format!(

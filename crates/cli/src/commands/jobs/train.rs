@@ -1,4 +1,4 @@
-//! `tracewise jobs fit`
+//! `tracewise jobs train`
 
 use std::process::ExitCode;
 use std::time::SystemTime;
@@ -9,16 +9,16 @@ use learn::artifact::Provenance;
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
-use crate::args::FitJobsArgs;
-use crate::output::{eprint_note, print, print_json};
+use crate::args::TrainGeneratorArgs;
+use crate::output::{complain, say, say_json};
 
-pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TrainGeneratorArgs) -> anyhow::Result<ExitCode> {
     if args.epochs == Some(0) {
         bail!("--epochs is at least one");
     }
     let trace = args.reading.read(&args.input)?;
     let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
-    let fitted = Fitted::fit(&trace, args.model, settings, |step| {
+    let fitted = Fitted::fit(&trace, args.generator, settings, |step| {
         let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
         eprint_note(&format!(
             "{:4} of {}{loss}  {} left",
@@ -30,7 +30,7 @@ pub fn run(args: &FitJobsArgs) -> anyhow::Result<ExitCode> {
     fitted.write(&args.out, &Provenance::at(SystemTime::now().into()))?;
     let origin = &fitted.origin;
     if args.json {
-        print_json(&json!({ "out": args.out, "model": fitted.model, "origin": origin }))?;
+        say_json(&json!({ "out": args.out, "generator": fitted.model, "origin": origin }))?;
     } else {
         print(&format!(
             "{}: {} learnt from {} jobs in {}, seed {}, in {:.1} s",

@@ -1,4 +1,4 @@
-//! `tracewise jobs simulate`
+//! `tracewise jobs replay`
 
 use std::process::ExitCode;
 
@@ -7,10 +7,10 @@ use jobs::replay::{POLICIES, UTILISATION, machine_for, n_nodes_of, replay};
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
-use crate::args::SimulateJobsArgs;
-use crate::output::{eprint_note, print, print_json, print_table};
+use crate::args::ReplayTraceArgs;
+use crate::output::{complain, say, say_json, say_table};
 
-pub fn run(args: &SimulateJobsArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ReplayTraceArgs) -> anyhow::Result<ExitCode> {
     if args.nodes == Some(0) {
         bail!("--nodes is at least one");
     }

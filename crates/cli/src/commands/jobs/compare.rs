@@ -1,13 +1,13 @@
-//! `tracewise jobs score`
+//! `tracewise jobs compare`
 
 use std::process::ExitCode;
 
 use jobs::fidelity::{ScoreSettings, report, score};
 
-use crate::args::ScoreArgs;
-use crate::output::{eprint_note, print, print_json, print_table};
+use crate::args::CompareTracesArgs;
+use crate::output::{complain, say, say_json, say_table};
 
-pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &CompareTracesArgs) -> anyhow::Result<ExitCode> {
     let real = args.reading.read(&args.real)?;
     let synthetic = args.reading.read_as(&args.synthetic, Some(real.schema.clone()))?.jobs()?;
     let real = real.jobs()?;
@@ -15,7 +15,7 @@ pub fn run(args: &ScoreArgs) -> anyhow::Result<ExitCode> {
     let fidelity = score(&real, &synthetic, settings)?;
     if let Some(out) = &args.out {
         let origin = format!(
-            "tracewise jobs score --real {} --synthetic {}, seed {}",
+            "tracewise jobs compare --real {} --synthetic {}, seed {}",
             args.real.display(),
             args.synthetic.display(),
             args.seed
