@@ -1,9 +1,10 @@
-//! Jobs as generators see them: a row of numbers a job, the first of which is how long after the one before it came.
+//! The numeric view of a trace that generators are trained on: one column of numbers per feature.
+
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
-use workload::{JobRecord, JobStatus};
 
-use crate::error::{Error, Result};
+use crate::error::TraceError;
 use crate::format::Format;
 use crate::schema::Role;
 
@@ -13,13 +14,13 @@ pub enum FeatureKind {
     Number {
         format: Format,
     },
-    /// Values are numbers of these names.
+    /// Values are indices into `names`.
     Category {
         names: Vec<String>,
     },
 }
 
-/// One thing about jobs that generators learn.
+/// One feature of jobs: a column, or the difference of two times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FeatureSpec {
     pub name: String,
@@ -32,7 +33,7 @@ impl FeatureSpec {
         matches!(self.kind, FeatureKind::Category { .. })
     }
 
-    /// A value as it would be read back.
+    /// The value that would be read back after writing this one.
     pub fn round(&self, value: f64) -> f64 {
         match &self.kind {
             FeatureKind::Number { format } if !value.is_nan() => format.round(value),
@@ -41,83 +42,123 @@ impl FeatureSpec {
     }
 }
 
-/// Jobs as generators see them: a value a job for every feature. The first feature is the interval.
+/// Jobs in the order of submission, as one column of numbers per feature. NaN is an unknown value.
+///
+/// The first feature is always the interval: seconds since the submission of the previous job.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Jobs {
-    pub specs: Vec<FeatureSpec>,
-    /// Not a number where nothing is known.
-    pub values: Vec<Vec<f64>>,
+pub struct FeatureTable {
+    specs: Vec<FeatureSpec>,
+    columns: Vec<Vec<f64>>,
 }
 
-/// Intervals one after the other, in seconds after the first job, whatever its own interval.
+/// Submission times in seconds after the first job. The interval of the first job is ignored.
 pub fn arrivals_of(intervals: &[f64]) -> Vec<f64> {
     let mut time = 0.0;
-    let arrival = |(row, interval): (usize, &f64)| {
-        time += if row == 0 { 0.0 } else { *interval };
+    let arrival = |(job, interval): (usize, &f64)| {
+        time += if job == 0 { 0.0 } else { *interval };
         time
     };
     intervals.iter().enumerate().map(arrival).collect()
 }
 
-impl Jobs {
-    pub fn len(&self) -> usize {
-        self.values.first().map_or(0, Vec::len)
+impl FeatureTable {
+    /// Columns of equal length, the interval first.
+    pub fn new(specs: Vec<FeatureSpec>, columns: Vec<Vec<f64>>) -> Result<Self, TraceError> {
+        if specs.first().and_then(|spec| spec.role) != Some(Role::Interval) || specs.len() != columns.len() {
+            return Err(TraceError::IntervalNotFirst);
+        }
+        let expected = columns[0].len();
+        for (spec, column) in specs.iter().zip(&columns) {
+            if column.len() != expected {
+                let (feature, found) = (spec.name.clone(), column.len());
+                return Err(TraceError::UnevenFeatures { feature, found, expected });
+            }
+        }
+        Ok(Self { specs, columns })
     }
 
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// A table with the features of this one and other jobs. `columns` have to be as many as there are features.
+    pub(crate) fn with_columns(&self, columns: Vec<Vec<f64>>) -> Self {
+        debug_assert_eq!(columns.len(), self.specs.len());
+        Self { specs: self.specs.clone(), columns }
+    }
+
+    pub fn n_jobs(&self) -> usize {
+        self.columns[0].len()
+    }
+
+    pub fn specs(&self) -> &[FeatureSpec] {
+        &self.specs
+    }
+
+    pub fn columns(&self) -> &[Vec<f64>] {
+        &self.columns
+    }
+
+    pub(crate) fn columns_mut(&mut self) -> &mut [Vec<f64>] {
+        &mut self.columns
+    }
+
+    pub fn column(&self, feature: usize) -> &[f64] {
+        &self.columns[feature]
+    }
+
+    pub fn value(&self, feature: usize, job: usize) -> f64 {
+        self.columns[feature][job]
     }
 
     pub fn intervals(&self) -> &[f64] {
-        &self.values[0]
+        &self.columns[0]
     }
 
+    /// The first feature of a role.
     pub fn position(&self, role: Role) -> Option<usize> {
         self.specs.iter().position(|spec| spec.role == Some(role))
     }
 
     pub fn with_role(&self, role: Role) -> Option<&[f64]> {
-        self.position(role).map(|at| self.values[at].as_slice())
+        self.position(role).map(|feature| self.column(feature))
     }
 
-    /// The jobs of a stretch.
+    /// Consecutive jobs.
     #[must_use]
-    pub fn slice(&self, range: std::ops::Range<usize>) -> Self {
-        let values = self.values.iter().map(|values| values[range.clone()].to_vec()).collect();
-        Self { specs: self.specs.clone(), values }
+    pub fn slice(&self, jobs: Range<usize>) -> Self {
+        self.with_columns(self.columns.iter().map(|column| column[jobs.clone()].to_vec()).collect())
     }
 
-    /// When each came, in seconds after the first.
+    /// The given jobs, in the given order. Their intervals are unchanged.
+    #[must_use]
+    pub fn select(&self, jobs: &[usize]) -> Self {
+        let select = |column: &Vec<f64>| jobs.iter().map(|job| column[*job]).collect();
+        self.with_columns(self.columns.iter().map(select).collect())
+    }
+
+    /// Submission times in seconds after the first job.
     pub fn arrivals(&self) -> Vec<f64> {
         arrivals_of(self.intervals())
     }
+}
 
-    /// As a batch system would be given them; `no run time` is none at all.
-    pub fn records(&self) -> Result<Vec<JobRecord>> {
-        let Some(runs) = self.with_role(Role::RunTime) else {
-            return Err(Error::NoColumn {
-                role: "the run time",
-                hint: "name one with --columns run-time=NAME",
-            });
-        };
-        let [requested, nodes, cores, gpus, users] =
-            [Role::RequestedTime, Role::Nodes, Role::Cores, Role::Gpus, Role::User]
-                .map(|role| self.with_role(role));
-        let count = |values: Option<&[f64]>, row: usize| {
-            values.map(|values| values[row]).filter(|value| *value >= 1.0).map(|value| value as u32)
-        };
-        let arrivals = self.arrivals();
-        let record = |row: usize| JobRecord {
-            submit_seconds: arrivals[row],
-            wait_seconds: None,
-            run_seconds: runs[row].max(0.0),
-            requested_seconds: requested.map(|values| values[row]).filter(|value| *value > 0.0),
-            n_nodes: count(nodes, row),
-            n_cores: count(cores, row),
-            n_gpus: count(gpus, row),
-            user: users.map(|values| values[row] as u32),
-            status: JobStatus::Unknown,
-        };
-        Ok((0..self.len()).filter(|row| !runs[*row].is_nan()).map(record).collect())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, role: Role) -> FeatureSpec {
+        let kind = FeatureKind::Number { format: Format::Plain { decimals: 0 } };
+        FeatureSpec { name: name.into(), role: Some(role), kind }
+    }
+
+    #[test]
+    fn the_interval_comes_first_and_columns_are_of_one_length() {
+        let (interval, run) = (spec("interval", Role::Interval), spec("run", Role::RunTime));
+        let table =
+            FeatureTable::new(vec![interval.clone(), run.clone()], vec![vec![9.0, 1.0, 2.0], vec![5.0; 3]])
+                .unwrap();
+        assert_eq!(table.arrivals(), [0.0, 1.0, 3.0]);
+        assert_eq!(table.select(&[2, 0]).intervals(), [2.0, 9.0]);
+        let error = FeatureTable::new(vec![run.clone()], vec![vec![1.0]]).unwrap_err();
+        assert_eq!(error, TraceError::IntervalNotFirst);
+        let error = FeatureTable::new(vec![interval, run], vec![vec![1.0], vec![]]).unwrap_err();
+        assert_eq!(error, TraceError::UnevenFeatures { feature: "run".into(), found: 0, expected: 1 });
     }
 }

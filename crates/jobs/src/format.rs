@@ -1,49 +1,53 @@
-//! Numbers as batch systems write them: plain, as moments, as lengths of time.
+//! How batch systems write numbers: plain, as dates and times, as durations.
 
 use chrono::{DateTime, NaiveDateTime};
 use serde::{Deserialize, Serialize};
 
-/// How the numbers of a column are written.
+/// How the numbers of a column are written. Times are seconds since the epoch, durations are seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
-    /// With this many digits after the point at most.
+    /// At most this many digits after the decimal point.
     Plain { decimals: u8 },
-    /// `2021-01-01 21:18:32`, in epoch seconds.
-    Moment,
+    /// `2021-01-01 21:18:32`, with or without a fraction of a second.
+    #[serde(alias = "moment")]
+    DateTime,
     /// `2021-01-01T21:18:32`, as Slurm writes it.
-    MomentWithT,
-    /// `2021-01-01T21:18:32Z`, or with an offset from universal time (RFC 3339).
-    MomentWithZone,
-    /// `1-02:03:04`, in seconds.
-    Length,
-    /// Whole minutes, in seconds.
+    #[serde(alias = "momentwitht")]
+    DateTimeT,
+    /// `2021-01-01T21:18:32Z`, or with an offset from UTC (RFC 3339).
+    #[serde(alias = "momentwithzone")]
+    Rfc3339,
+    /// `1-02:03:04`: days, hours, minutes, seconds.
+    #[serde(alias = "length")]
+    Duration,
+    /// Whole minutes.
     Minutes,
 }
 
 const MINUTE: f64 = 60.0;
-/// Digits after the point that are worth keeping.
-const MOST_DECIMALS: u8 = 6;
-/// Whole numbers below are exact.
-const MOST_EXACT: f64 = 9e15;
-/// The last three are what Slurm says of a limit that there is not.
-const WORDS_FOR_NOTHING: [&str; 11] =
+const MAX_DECIMALS: usize = 6;
+const MICROS: f64 = 1e6;
+/// Whole numbers below this are exact in an `f64`.
+const MAX_EXACT: f64 = 9e15;
+/// Cells that mean "unknown". The last three are Slurm's words for a missing time limit.
+const MISSING: [&str; 11] =
     ["", "NA", "N/A", "nan", "NaN", "null", "Unknown", "None", "UNLIMITED", "Partition_Limit", "INVALID"];
 
-/// Whether a cell says that nothing is known.
+/// Whether a cell says that its value is unknown.
 pub fn is_missing(text: &str) -> bool {
-    WORDS_FOR_NOTHING.contains(&text)
+    MISSING.contains(&text)
 }
 
 impl Format {
-    /// Those that a cell can be seen to be written in.
-    const VISIBLE: [Self; 5] =
-        [Self::Plain { decimals: 0 }, Self::Moment, Self::MomentWithT, Self::MomentWithZone, Self::Length];
+    /// The formats that can be recognised from a cell.
+    const RECOGNISED: [Self; 5] =
+        [Self::Plain { decimals: 0 }, Self::DateTime, Self::DateTimeT, Self::Rfc3339, Self::Duration];
 
-    /// The format that all of these cells are written in, missing ones aside; nothing if some are words.
+    /// The format of all cells, apart from missing ones; none if some are text or all are missing.
     pub fn of<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = cells.filter(|cell| !is_missing(cell));
-        for format in Self::VISIBLE {
+        for format in Self::RECOGNISED {
             let mut n_cells = 0;
             let fits = known.clone().inspect(|_| n_cells += 1).all(|cell| format.parse(cell).is_some());
             if fits && n_cells > 0 {
@@ -55,42 +59,29 @@ impl Format {
         None
     }
 
-    /// The format that most of these cells are written in, where some are not.
+    /// The format of more than half of the cells, apart from missing ones.
     pub fn of_most<'a>(cells: impl Iterator<Item = &'a str> + Clone) -> Option<Self> {
         let known = cells.filter(|cell| !is_missing(cell));
         let fits = |format: Self| known.clone().filter(move |cell| format.parse(cell).is_some());
-        let most = Self::VISIBLE.into_iter().max_by_key(|format| fits(*format).count())?;
+        let most = Self::RECOGNISED.into_iter().max_by_key(|format| fits(*format).count())?;
         (2 * fits(most).count() > known.clone().count()).then(|| Self::of(fits(most)))?
     }
 
     pub fn parse(self, text: &str) -> Option<f64> {
+        let number = || text.parse().ok().filter(|value: &f64| value.is_finite());
         match self {
-            Self::Plain { .. } => text.parse().ok().filter(|value: &f64| value.is_finite()),
-            Self::Moment | Self::MomentWithT => {
-                let pattern = self.pattern()?;
-                let moment = NaiveDateTime::parse_from_str(text, pattern).ok()?;
-                Some(moment.and_utc().timestamp() as f64)
+            Self::Plain { .. } => number(),
+            Self::DateTime => parse_naive(text, "%Y-%m-%d %H:%M:%S%.f"),
+            Self::DateTimeT => parse_naive(text, "%Y-%m-%dT%H:%M:%S%.f"),
+            Self::Rfc3339 => {
+                DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp_micros() as f64 / MICROS)
             }
-            Self::MomentWithZone => {
-                DateTime::parse_from_rfc3339(text).ok().map(|moment| moment.timestamp() as f64)
-            }
-            Self::Length => parse_length(text),
-            Self::Minutes => {
-                text.parse().ok().filter(|value: &f64| value.is_finite()).map(|value| value * MINUTE)
-            }
+            Self::Duration => parse_duration(text),
+            Self::Minutes => number().map(|value| value * MINUTE).filter(|seconds| seconds.is_finite()),
         }
     }
 
-    fn pattern(self) -> Option<&'static str> {
-        match self {
-            Self::Moment => Some("%Y-%m-%d %H:%M:%S"),
-            Self::MomentWithT => Some("%Y-%m-%dT%H:%M:%S"),
-            Self::MomentWithZone => Some("%Y-%m-%dT%H:%M:%SZ"),
-            _ => None,
-        }
-    }
-
-    /// Nothing known is written as nothing.
+    /// An unknown value is written as an empty cell.
     pub fn show(self, value: f64) -> String {
         if value.is_nan() {
             return String::new();
@@ -98,26 +89,24 @@ impl Format {
         match self {
             Self::Plain { decimals } => {
                 let scaled = (value * 10f64.powi(i32::from(decimals))).round();
-                if scaled.abs() < MOST_EXACT {
+                if scaled.abs() < MAX_EXACT {
                     return show_decimal(scaled as i64, decimals);
                 }
                 format!("{value:.0}")
             }
-            Self::Moment | Self::MomentWithT | Self::MomentWithZone => {
-                let moment = DateTime::from_timestamp(value.round() as i64, 0);
-                let pattern = self.pattern().unwrap_or_default();
-                moment.map_or_else(|| value.to_string(), |moment| moment.format(pattern).to_string())
-            }
-            Self::Length => show_length(value.round().max(0.0) as u64),
+            Self::DateTime => show_time(value, "%Y-%m-%d %H:%M:%S", ""),
+            Self::DateTimeT => show_time(value, "%Y-%m-%dT%H:%M:%S", ""),
+            Self::Rfc3339 => show_time(value, "%Y-%m-%dT%H:%M:%S", "Z"),
+            Self::Duration => show_duration(value.round().max(0.0) as u64),
             Self::Minutes => format!("{:.0}", value / MINUTE),
         }
     }
 
-    pub fn is_moment(self) -> bool {
-        matches!(self, Self::Moment | Self::MomentWithT | Self::MomentWithZone)
+    pub fn is_time(self) -> bool {
+        matches!(self, Self::DateTime | Self::DateTimeT | Self::Rfc3339)
     }
 
-    /// A value as it would be read back.
+    /// The resolution at which values are generated: whole seconds for times, the written digits for numbers.
     pub fn round(self, value: f64) -> f64 {
         match self {
             Self::Plain { decimals } => {
@@ -129,7 +118,7 @@ impl Format {
         }
     }
 
-    /// What one of the units that are written stands for, where a number is written.
+    /// What a written 1 stands for, if values are written as plain numbers.
     pub fn unit(self) -> Option<f64> {
         match self {
             Self::Plain { .. } => Some(1.0),
@@ -144,23 +133,41 @@ fn decimals_of(text: &str) -> u8 {
         return 0;
     }
     let after = text.split_once('.').map_or("", |(_, after)| after.trim_end_matches('0'));
-    (after.len() as u8).min(MOST_DECIMALS)
+    after.len().min(MAX_DECIMALS) as u8
 }
 
-/// `[days-]hours:minutes:seconds`, or `minutes:seconds`; `UNLIMITED` is none.
-fn parse_length(text: &str) -> Option<f64> {
+fn parse_naive(text: &str, pattern: &str) -> Option<f64> {
+    let time = NaiveDateTime::parse_from_str(text, pattern).ok()?;
+    Some(time.and_utc().timestamp_micros() as f64 / MICROS)
+}
+
+/// Fractions of a second are written only where there are any.
+fn show_time(value: f64, pattern: &str, suffix: &str) -> String {
+    let Some(time) = DateTime::from_timestamp_micros((value * MICROS).round() as i64) else {
+        return value.to_string();
+    };
+    let micros = time.timestamp_subsec_micros();
+    let fraction =
+        if micros == 0 { String::new() } else { format!(".{micros:06}").trim_end_matches('0').to_owned() };
+    format!("{}{fraction}{suffix}", time.format(pattern))
+}
+
+/// `[days-]hours:minutes:seconds`, or `minutes:seconds`.
+fn parse_duration(text: &str) -> Option<f64> {
     let (days, rest) = match text.split_once('-') {
         Some((days, rest)) => (days.parse::<u32>().ok()?, rest),
         None => (0, text),
     };
     let parts: Vec<f64> = rest.split(':').map(|part| part.parse::<f64>().ok()).collect::<Option<_>>()?;
-    if !(2..=3).contains(&parts.len()) || parts.iter().any(|part| *part < 0.0) {
+    let is_valid = |part: &f64| part.is_finite() && *part >= 0.0;
+    if !(2..=3).contains(&parts.len()) || !parts.iter().all(is_valid) {
         return None;
     }
-    Some(f64::from(days) * 86_400.0 + parts.into_iter().fold(0.0, |sum, part| sum * 60.0 + part))
+    let seconds = f64::from(days) * 86_400.0 + parts.into_iter().fold(0.0, |sum, part| sum * 60.0 + part);
+    seconds.is_finite().then_some(seconds)
 }
 
-/// A number of units of the last of so many decimals; zeros at the end are left out.
+/// `units` of the last of `decimals` digits, without trailing zeros.
 fn show_decimal(mut units: i64, mut decimals: u8) -> String {
     while decimals > 0 && units % 10 == 0 {
         units /= 10;
@@ -174,7 +181,7 @@ fn show_decimal(mut units: i64, mut decimals: u8) -> String {
     format!("{sign}{}.{:0width$}", units / scale, units % scale, width = usize::from(decimals))
 }
 
-fn show_length(seconds: u64) -> String {
+fn show_duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
     let clock = format!("{:02}:{:02}:{:02}", rest / 3_600, rest / 60 % 60, rest % 60);
     if days > 0 { format!("{days}-{clock}") } else { clock }
@@ -182,25 +189,28 @@ fn show_length(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
-    fn what_is_read_is_written_the_same() {
+    fn cells_are_recognised_and_written_as_they_were_read() {
         for (cells, format) in [
             (["1", "20"], Format::Plain { decimals: 0 }),
             (["1.25", "3"], Format::Plain { decimals: 2 }),
-            (["2021-01-01 21:18:32", "2021-01-02 00:00:00"], Format::Moment),
-            (["2021-01-01T21:18:32", "2021-01-02T00:00:00"], Format::MomentWithT),
-            (["2021-01-01T21:18:32Z", "2021-01-02T00:00:00Z"], Format::MomentWithZone),
-            (["1-02:03:04", "00:00:10"], Format::Length),
+            (["2021-01-01 21:18:32", "2021-01-02 00:00:00"], Format::DateTime),
+            (["2021-01-01 21:18:32.25", "2021-01-02 00:00:00.000001"], Format::DateTime),
+            (["2021-01-01T21:18:32", "2021-01-02T00:00:00"], Format::DateTimeT),
+            (["2021-01-01T21:18:32Z", "2021-01-02T00:00:00Z"], Format::Rfc3339),
+            (["1-02:03:04", "00:00:10"], Format::Duration),
         ] {
             assert_eq!(Format::of(cells.into_iter().chain(["", "Unknown"])), Some(format));
             for cell in cells {
                 assert_eq!(format.show(format.parse(cell).unwrap()), cell);
             }
         }
-        assert_eq!(Format::of(["1", "normal"].into_iter()), None, "one word makes it words");
-        assert_eq!(Format::of(["", "NA"].into_iter()), None, "nothing known is no number");
+        assert_eq!(Format::of(["1", "normal"].into_iter()), None, "one cell of text makes a column of text");
+        assert_eq!(Format::of(["", "NA"].into_iter()), None, "missing cells have no format");
         let most = ["1.5", "2", "banana", "inf"].into_iter();
         assert_eq!(Format::of_most(most), None, "half is not most");
         assert_eq!(
@@ -208,7 +218,7 @@ mod tests {
             Some(Format::Plain { decimals: 1 })
         );
         let zones = ["2021-01-01T23:18:32+02:00"].into_iter();
-        assert_eq!(Format::of(zones), Some(Format::MomentWithZone));
+        assert_eq!(Format::of(zones), Some(Format::Rfc3339));
         assert_eq!(Format::Minutes.show(Format::Minutes.parse("720").unwrap()), "720");
         let plain = Format::Plain { decimals: 2 };
         for (value, shown) in [
@@ -220,6 +230,54 @@ mod tests {
             (0.999, "1"),
         ] {
             assert_eq!(plain.show(value), shown);
+        }
+    }
+
+    #[test]
+    fn trailing_zeros_and_long_fractions_are_read() {
+        let time = Format::DateTime.parse("2021-01-01 21:18:32.000000").unwrap();
+        assert_eq!(Format::DateTime.show(time), "2021-01-01 21:18:32");
+        assert_eq!(Format::Rfc3339.show(Format::Rfc3339.parse("2021-01-01T00:00:00.5Z").unwrap()).len(), 22);
+        assert_eq!(decimals_of(&format!("0.{}", "1".repeat(300))), 6);
+        assert_eq!(Format::Duration.parse("nan:1"), None);
+        assert_eq!(Format::Duration.parse("inf:00"), None);
+    }
+
+    fn any_format() -> impl Strategy<Value = Format> {
+        prop_oneof![
+            (0u8..=6).prop_map(|decimals| Format::Plain { decimals }),
+            Just(Format::DateTime),
+            Just(Format::DateTimeT),
+            Just(Format::Rfc3339),
+            Just(Format::Duration),
+            Just(Format::Minutes),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn rounded_values_survive_writing_and_reading(format in any_format(), value in 0.0..4e9f64) {
+            let value = format.round(value);
+            let again = format.parse(&format.show(value)).unwrap();
+            prop_assert!((again - value).abs() < 1e-6, "{value} became {again}");
+        }
+
+        #[test]
+        fn any_text_is_parsed_to_a_finite_number_or_not_at_all(format in any_format(), text in "\\PC{0,30}") {
+            prop_assert!(format.parse(&text).is_none_or(f64::is_finite));
+        }
+
+        #[test]
+        fn text_like_numbers_is_parsed_to_a_finite_number_or_not_at_all(
+            format in any_format(),
+            text in "[-+0-9.:eTZ infa]{0,25}",
+        ) {
+            prop_assert!(format.parse(&text).is_none_or(f64::is_finite));
+        }
+
+        #[test]
+        fn any_number_can_be_written(format in any_format(), value in proptest::num::f64::ANY) {
+            let _ = format.show(value);
         }
     }
 }

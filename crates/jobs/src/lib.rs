@@ -1,5 +1,7 @@
-//! Job traces: one row a job, when it came, how long it ran, what it asked for. Read and written in the formats that
-//! batch systems and archives use, learnt by generators, and held against what generators make of them.
+//! Job traces: one row per job, with its submission time, run time and resource request.
+//!
+//! Traces are read and written in the formats of batch systems and public archives ([`source`], [`sink`]), described by a
+//! [`Schema`], modelled by [`generators`], compared with synthetic ones by [`fidelity`], and scheduled by [`replay`].
 
 mod assemble;
 pub mod error;
@@ -17,7 +19,8 @@ pub mod table;
 pub mod trace;
 
 pub use error::{Error, Result};
+pub use features::FeatureTable;
 pub use preset::Preset;
-pub use schema::{Kind, Role, Schema};
+pub use schema::{ColumnKind, Role, Schema};
 pub use table::{Column, Table, Values};
 pub use trace::Trace;

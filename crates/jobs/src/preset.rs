@@ -1,4 +1,4 @@
-//! Layouts of job traces that are known by name.
+//! Presets: published layouts of job traces, with the roles of their columns.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,9 @@ use serde::{Deserialize, Serialize};
 use crate::format::Format;
 use crate::schema::Role;
 use crate::table::{Column, Table, Values};
+use crate::trace::Warning;
 
-/// How a file is written, and which column means what.
+/// A published layout of job traces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Preset {
@@ -37,18 +38,34 @@ impl Preset {
         }
     }
 
-    /// Puts right what the layout writes in a way of its own.
-    pub fn mend(self, table: &mut Table, warnings: &mut Vec<String>) {
+    /// Converts what the layout writes in its own way: units of limits, steps of jobs.
+    pub(crate) fn normalise(self, table: &mut Table, warnings: &mut Vec<Warning>) {
         match self {
             Self::Supercloud => {
-                table.columns.iter_mut().filter(|column| column.name == "timelimit").for_each(in_minutes)
+                if let Some(limits) = table.column_mut("timelimit") {
+                    convert_minutes(limits);
+                }
             }
-            Self::Sacct => leave_out_steps(table, warnings),
+            Self::Sacct => drop_job_steps(table, warnings),
             _ => {}
         }
     }
 
-    /// The columns whose meaning is known, by name; those that a file lacks are no fault.
+    /// The column that has the submission time (or the interval) in this layout. A file without it is not of this
+    /// layout; other columns may be missing.
+    pub(crate) fn submission_column(self) -> Option<&'static str> {
+        match self {
+            Self::Dirlab => Some("interval"),
+            Self::Lumos => Some("submit_time"),
+            Self::Alcf => Some("QUEUED_TIMESTAMP"),
+            Self::Supercloud => Some("time_submit"),
+            Self::Sacct => Some("Submit"),
+            Self::Swf => Some("submit"),
+            Self::Csv => None,
+        }
+    }
+
+    /// The roles of columns, by name. A file may lack some of them.
     pub fn roles(self) -> BTreeMap<&'static str, Role> {
         use Role::{
             Cores, End, Gpus, Group, Index, Interval, Nodes, RequestedTime, RunTime, Start, Status, Submit,
@@ -141,11 +158,11 @@ impl Preset {
     }
 }
 
-/// From here on, limits in Slurm's database are none.
+/// Limits from here on mean "no limit" in the database of Slurm.
 const NO_LIMIT: f64 = 4_294_967_294.0;
 
-/// Slurm's database has limits in minutes.
-fn in_minutes(column: &mut Column) {
+/// The database of Slurm has limits in minutes.
+fn convert_minutes(column: &mut Column) {
     let Values::Numbers { values, format } = &mut column.values else { return };
     *format = Format::Minutes;
     for value in values {
@@ -153,15 +170,15 @@ fn in_minutes(column: &mut Column) {
     }
 }
 
-/// `12.batch` is a part of job 12, and `12_3` a job of an array.
-fn leave_out_steps(table: &mut Table, warnings: &mut Vec<String>) {
+/// `12.batch` is a step of job 12, which has a row of its own; `12_3` is a job of an array.
+fn drop_job_steps(table: &mut Table, warnings: &mut Vec<Warning>) {
     let Some(ids) = table.column("JobID").or_else(|| table.column("JobIDRaw")) else { return };
-    // Where all are numbers, with or without a point, there are no steps.
-    let Values::Words { .. } = &ids.values else { return };
+    // If every id is a number, with or without a decimal point, there are no steps.
+    let Values::Text { .. } = &ids.values else { return };
     let jobs: Vec<usize> = (0..ids.len()).filter(|row| !ids.cell(*row).contains('.')).collect();
     let n_steps = ids.len() - jobs.len();
     if n_steps > 0 && !jobs.is_empty() {
-        warnings.push(format!("{n_steps} steps of jobs are left out"));
+        warnings.push(Warning::JobSteps { n_steps });
         *table = std::mem::take(table).select(&jobs);
     }
 }

@@ -1,32 +1,41 @@
-//! How jobs ended, as SWF numbers it: 1 completed, 0 failed, 5 cancelled, -1 not known.
+//! Exit status of jobs in the codes of SWF: 1 completed, 0 failed, 5 cancelled, -1 unknown.
 
-/// Slurm's numbers of states, as its database has them.
+const COMPLETED: f64 = 1.0;
+const FAILED: f64 = 0.0;
+const CANCELLED: f64 = 5.0;
+const UNKNOWN: f64 = -1.0;
+
+/// Job states in the database of Slurm.
 const SLURM_COMPLETED: [u32; 1] = [3];
 const SLURM_CANCELLED: [u32; 3] = [4, 6, 8];
 const SLURM_FAILED: [u32; 4] = [5, 7, 10, 11];
 
-/// The number that SWF has for a cell of a column: a word, a number of Slurm's in a column called `state`, or an exit code.
+/// The SWF code for a cell: a status in text, a Slurm state number in a column called `state`, or an exit code.
 pub fn code_of(column: &str, cell: &str) -> f64 {
     if let Ok(number) = cell.parse::<f64>() {
         let is_of = |states: &[u32]| states.iter().any(|state| f64::from(*state) == number);
-        return match column.eq_ignore_ascii_case("state") {
-            true if is_of(&SLURM_COMPLETED) => 1.0,
-            true if is_of(&SLURM_CANCELLED) => 5.0,
-            true if is_of(&SLURM_FAILED) => 0.0,
-            true => -1.0,
-            false => f64::from(u8::from(number == 0.0)),
+        return if !column.eq_ignore_ascii_case("state") {
+            if number == 0.0 { COMPLETED } else { FAILED }
+        } else if is_of(&SLURM_COMPLETED) {
+            COMPLETED
+        } else if is_of(&SLURM_CANCELLED) {
+            CANCELLED
+        } else if is_of(&SLURM_FAILED) {
+            FAILED
+        } else {
+            UNKNOWN
         };
     }
-    let word = cell.to_ascii_lowercase();
-    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| word.starts_with(beginning));
+    let text = cell.to_ascii_lowercase();
+    let begins = |prefixes: &[&str]| prefixes.iter().any(|prefix| text.starts_with(prefix));
     if begins(&["pass", "complete", "success", "done", "ok"]) {
-        1.0
+        COMPLETED
     } else if begins(&["cancel", "kill", "timeout", "preempt", "revoke"]) {
-        5.0
+        CANCELLED
     } else if begins(&["fail", "error", "node_fail", "boot_fail", "out_of_memory", "oom", "deadline"]) {
-        0.0
+        FAILED
     } else {
-        -1.0
+        UNKNOWN
     }
 }
 
@@ -35,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers_of_batch_systems_are_those_of_swf() {
+    fn statuses_of_batch_systems_become_swf_codes() {
         for (column, cell, code) in [
             ("new_status", "Pass", 1.0),
             ("new_status", "Failed", 0.0),

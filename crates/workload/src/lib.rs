@@ -7,7 +7,6 @@
 pub mod codec;
 pub mod derive;
 pub mod id;
-pub mod job;
 pub mod label;
 pub mod metric;
 pub mod mode;
@@ -21,7 +20,6 @@ pub mod units;
 
 pub use derive::{Derivation, Deriver};
 pub use id::{Cpu, IdError, JobId, NodeName, ThreadId};
-pub use job::{JobRecord, JobStatus};
 pub use label::{Injection, Label, Set};
 pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ::jobs::generators::Model;
+use ::jobs::generators::GeneratorKind;
 use ::jobs::replay::POLICIES;
 use ::jobs::{Preset, Role};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -31,10 +31,11 @@ fn preset_parser() -> impl TypedValueParser<Value = Preset> {
         .map(|name| Preset::ALL.into_iter().find(|preset| preset.name() == name).unwrap_or(Preset::Csv))
 }
 
-fn generator_parser() -> impl TypedValueParser<Value = Model> {
-    let best = format!("The generator with the best results: {}", Model::BEST.name());
-    model_names(&Model::ALL, |model| (model.name(), model.description()), best)
-        .map(|name| Model::ALL.into_iter().find(|model| model.name() == name).unwrap_or(Model::BEST))
+fn generator_parser() -> impl TypedValueParser<Value = GeneratorKind> {
+    let best = format!("The generator with the best results: {}", GeneratorKind::BEST.name());
+    model_names(&GeneratorKind::ALL, |kind| (kind.name(), kind.description()), best).map(|name| {
+        GeneratorKind::ALL.into_iter().find(|kind| kind.name() == name).unwrap_or(GeneratorKind::BEST)
+    })
 }
 
 fn policy_parser() -> impl TypedValueParser<Value = String> {
@@ -105,7 +106,7 @@ pub struct InspectArgs {
 pub struct TrainGeneratorArgs {
     /// Generator to train
     #[arg(long, value_parser = generator_parser(), default_value = "best")]
-    pub generator: Model,
+    pub generator: GeneratorKind,
     /// Training trace: plain, .gz or .zst
     #[arg(long, value_name = "FILE")]
     pub input: PathBuf,

@@ -1,4 +1,4 @@
-//! Can trees tell real jobs from synthetic ones? One half is perfect, one is hopeless.
+//! A real-vs-synthetic classifier: boosted trees that try to distinguish the two. An AUC of 0.5 is perfect.
 
 use learn::Matrix;
 use learn::boost::BoostedTrees;
@@ -7,85 +7,98 @@ use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
+use workload::Stop;
 
 use crate::error::Result;
-use crate::features::Jobs;
+use crate::features::FeatureTable;
 use crate::schema::Role;
 
-/// Jobs of either trace that rows are judged by.
-const MOST_ROWS: usize = 15_000;
-/// Jobs in a stretch.
-const STRETCH: usize = 20;
-/// Stretches of either trace that there have to be.
-const LEAST_STRETCHES: usize = 10;
+/// At most this many jobs of each trace are classified.
+const MAX_ROWS: usize = 15_000;
+/// Jobs in a window.
+const WINDOW: usize = 20;
+/// Windows that each trace has to have.
+const MIN_WINDOWS: usize = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Classifier {
-    /// Single jobs; half of them to learn from, the other half to judge by.
+pub struct ClassifierFidelity {
+    /// Single jobs; trained on a random half, tested on the other.
     pub row_auc: f64,
-    /// Twenty jobs in a row; the first half of the time to learn from, the second to judge by.
-    pub stretch_auc: Option<f64>,
+    /// Windows of 20 consecutive jobs; trained on the first half of the time, tested on the second. None for short traces.
+    pub window_auc: Option<f64>,
 }
 
-pub fn classify(real: &Jobs, made: &Jobs, seed: u64) -> Result<Classifier> {
-    Ok(Classifier { row_auc: row_auc(real, made, seed)?, stretch_auc: stretch_auc(real, made, seed)? })
+impl ClassifierFidelity {
+    /// Compares two traces with the same features.
+    pub fn of(real: &FeatureTable, synthetic: &FeatureTable, seed: u64, stop: &Stop) -> Result<Self> {
+        let row_auc = row_auc(real, synthetic, seed)?;
+        stop.check()?;
+        let window_auc = window_auc(real, synthetic, seed)?;
+        stop.check()?;
+        Ok(Self { row_auc, window_auc })
+    }
 }
 
-fn row_auc(real: &Jobs, made: &Jobs, seed: u64) -> Result<f64> {
+fn row_auc(real: &FeatureTable, synthetic: &FeatureTable, seed: u64) -> Result<f64> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let rows = |jobs: &Jobs, rng: &mut Xoshiro256PlusPlus| -> Vec<Vec<f32>> {
-        let mut order: Vec<usize> = (0..jobs.len()).collect();
-        order.shuffle(rng);
-        order.truncate(MOST_ROWS);
-        order.into_iter().map(|job| jobs.values.iter().map(|values| values[job] as f32).collect()).collect()
+    let mut rows = |jobs: &FeatureTable| -> Vec<Vec<f32>> {
+        let mut order: Vec<usize> = (0..jobs.n_jobs()).collect();
+        order.shuffle(&mut rng);
+        order.truncate(MAX_ROWS);
+        let row = |job: usize| jobs.columns().iter().map(|values| values[job] as f32).collect();
+        order.into_iter().map(row).collect()
     };
-    auc(&rows(real, &mut rng), &rows(made, &mut rng), seed)
+    let (real, synthetic) = (rows(real), rows(synthetic));
+    auc(&real, &synthetic, seed)
 }
 
-pub fn stretch_auc(real: &Jobs, made: &Jobs, seed: u64) -> Result<Option<f64>> {
-    let (real, made) = (stretches(real), stretches(made));
-    if real.len().min(made.len()) < LEAST_STRETCHES {
+fn window_auc(real: &FeatureTable, synthetic: &FeatureTable, seed: u64) -> Result<Option<f64>> {
+    let (real, synthetic) = (windows(real), windows(synthetic));
+    if real.len().min(synthetic.len()) < MIN_WINDOWS {
         return Ok(None);
     }
-    auc(&real, &made, seed).map(Some)
+    auc(&real, &synthetic, seed).map(Some)
 }
 
-/// Learns from the first half of either, judges the second.
-fn auc(real: &[Vec<f32>], made: &[Vec<f32>], seed: u64) -> Result<f64> {
-    let (real, made) = (real.split_at(real.len() / 2), made.split_at(made.len() / 2));
-    let both = |real: &[Vec<f32>], made: &[Vec<f32>]| {
-        let is_made: Vec<bool> = real.iter().map(|_| false).chain(made.iter().map(|_| true)).collect();
+/// Trains on the first half of each, tests on the second.
+fn auc(real: &[Vec<f32>], synthetic: &[Vec<f32>], seed: u64) -> Result<f64> {
+    let (real, synthetic) = (real.split_at(real.len() / 2), synthetic.split_at(synthetic.len() / 2));
+    let labelled = |real: &[Vec<f32>], synthetic: &[Vec<f32>]| {
+        let is_synthetic: Vec<bool> =
+            real.iter().map(|_| false).chain(synthetic.iter().map(|_| true)).collect();
         let n_columns = real.first().map_or(1, Vec::len);
-        (Matrix::new(real.iter().chain(made).flatten().copied().collect(), n_columns), is_made)
+        (Matrix::new(real.iter().chain(synthetic).flatten().copied().collect(), n_columns), is_synthetic)
     };
-    let (points, is_made) = both(real.0, made.0);
-    let trees = BoostedTrees::fit(&points, &is_made, seed)?;
-    let (points, is_made) = both(real.1, made.1);
-    Ok(roc_auc(&trees.scores(&points), &is_made).unwrap_or(0.5))
+    let (points, is_synthetic) = labelled(real.0, synthetic.0);
+    let trees = BoostedTrees::fit(&points, &is_synthetic, seed)?;
+    let (points, is_synthetic) = labelled(real.1, synthetic.1);
+    Ok(roc_auc(&trees.scores(&points), &is_synthetic).unwrap_or(0.5))
 }
 
-/// Means, spreads and what one has to do with the next, of every feature but the user; how many users, how often the same.
-fn stretches(jobs: &Jobs) -> Vec<Vec<f32>> {
+/// For each window: mean, standard deviation and lag-1 autocorrelation of every feature but the user; the number of
+/// users, and how often the user of a job is that of the previous one.
+fn windows(jobs: &FeatureTable) -> Vec<Vec<f32>> {
     let user = jobs.position(Role::User);
-    let logs = |(at, values): (usize, &Vec<f64>)| -> Vec<f64> {
-        let is_number = !jobs.specs[at].is_category();
-        values.iter().map(|value| if is_number { value.max(0.0).ln_1p() } else { *value }).collect()
+    let logarithm = |at: usize| -> Vec<f64> {
+        let is_number = !jobs.specs()[at].is_category();
+        let value = |value: &f64| if is_number { value.max(0.0).ln_1p() } else { *value };
+        jobs.column(at).iter().map(value).collect()
     };
     let columns: Vec<Vec<f64>> =
-        jobs.values.iter().enumerate().filter(|(at, _)| Some(*at) != user).map(logs).collect();
-    let stretch = |first: usize| {
+        (0..jobs.specs().len()).filter(|at| Some(*at) != user).map(logarithm).collect();
+    let window = |first: usize| {
         let mut found = Vec::new();
         for column in &columns {
             let known: Vec<f64> =
-                column[first..first + STRETCH].iter().map(|v| if v.is_nan() { -1.0 } else { *v }).collect();
+                column[first..first + WINDOW].iter().map(|v| if v.is_nan() { -1.0 } else { *v }).collect();
             let mean = learn::stats::mean(&known);
-            let off: Vec<f64> = known.iter().map(|value| value - mean).collect();
-            let power: f64 = off.iter().map(|off| off * off).sum();
-            let next: f64 = off.windows(2).map(|pair| pair[0] * pair[1]).sum();
-            found.extend([mean, (power / STRETCH as f64).sqrt(), next / power.max(1e-9)]);
+            let centred: Vec<f64> = known.iter().map(|value| value - mean).collect();
+            let power: f64 = centred.iter().map(|value| value * value).sum();
+            let lagged: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
+            found.extend([mean, (power / WINDOW as f64).sqrt(), lagged / power.max(1e-9)]);
         }
         if let Some(user) = user {
-            let users = &jobs.values[user][first..first + STRETCH];
+            let users = &jobs.column(user)[first..first + WINDOW];
             let mut distinct: Vec<u64> = users.iter().map(|user| user.to_bits()).collect();
             distinct.sort_unstable();
             distinct.dedup();
@@ -94,5 +107,70 @@ fn stretches(jobs: &Jobs) -> Vec<Vec<f32>> {
         }
         found.into_iter().map(|value| value as f32).collect()
     };
-    (0..jobs.len() / STRETCH).map(|number| stretch(number * STRETCH)).collect()
+    (0..jobs.n_jobs() / WINDOW).map(|number| window(number * WINDOW)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::RngExt;
+
+    use super::*;
+    use crate::features::{FeatureKind, FeatureSpec};
+    use crate::format::Format;
+
+    /// Intervals and run times; `shift` moves the run times, `is_sorted` gives the intervals an order.
+    fn trace(seed: u64, shift: f64, is_sorted: bool) -> FeatureTable {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut intervals: Vec<f64> = (0..1_200).map(|_| rng.random_range(0.0..1_000.0)).collect();
+        if is_sorted {
+            for window in intervals.chunks_mut(WINDOW) {
+                window.sort_by(f64::total_cmp);
+            }
+        }
+        let runs = (0..1_200).map(|_| rng.random_range(0.0..100.0) + shift).collect();
+        let spec = |name: &str, role| FeatureSpec {
+            name: name.into(),
+            role: Some(role),
+            kind: FeatureKind::Number { format: Format::Plain { decimals: 2 } },
+        };
+        let specs = vec![spec("interval", Role::Interval), spec("run", Role::RunTime)];
+        FeatureTable::new(specs, vec![intervals, runs]).unwrap()
+    }
+
+    fn fidelity(synthetic: &FeatureTable) -> ClassifierFidelity {
+        ClassifierFidelity::of(&trace(1, 0.0, false), synthetic, 0, &Stop::default()).unwrap()
+    }
+
+    #[test]
+    fn traces_of_one_distribution_cannot_be_distinguished() {
+        let found = fidelity(&trace(2, 0.0, false));
+        assert!((found.row_auc - 0.5).abs() < 0.08, "{found:?}");
+        assert!((found.window_auc.unwrap() - 0.5).abs() < 0.2, "{found:?}");
+    }
+
+    #[test]
+    fn another_distribution_shows_in_rows() {
+        assert!(fidelity(&trace(2, 50.0, false)).row_auc > 0.7);
+    }
+
+    #[test]
+    fn another_order_shows_in_windows_only() {
+        let found = fidelity(&trace(2, 0.0, true));
+        assert!((found.row_auc - 0.5).abs() < 0.08, "{found:?}");
+        assert!(found.window_auc.unwrap() > 0.9, "{found:?}");
+    }
+
+    #[test]
+    fn short_traces_have_no_windows() {
+        let short = trace(2, 0.0, false).slice(0..100);
+        assert_eq!(fidelity(&short).window_auc, None);
+    }
+
+    #[test]
+    fn classification_stops_on_request() {
+        let stop = Stop::default();
+        stop.now();
+        let trace = trace(1, 0.0, false);
+        assert!(ClassifierFidelity::of(&trace, &trace, 0, &stop).is_err());
+    }
 }

@@ -1,14 +1,16 @@
-//! Single columns and pairs of them.
+//! Fidelity of single columns and of pairs of columns.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 
 use learn::stats::{correlation, std_dev};
 use serde::Serialize;
+use workload::{Stop, Stopped};
 
-use crate::features::{FeatureKind, FeatureSpec, Jobs};
+use crate::features::{FeatureKind, FeatureSpec, FeatureTable};
 
-/// Categories with more names than this have no contingency table worth looking at.
-const MOST_NAMES: usize = 60;
+/// Contingency tables are compared for categories of at most this many names.
+const MAX_TABLE_NAMES: usize = 60;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ColumnFidelity {
@@ -21,19 +23,19 @@ pub struct ColumnFidelity {
 #[serde(untagged)]
 pub enum Figures {
     Number {
-        /// One less the largest distance between the two distribution functions.
+        /// One minus the Kolmogorov-Smirnov statistic: the largest distance between the distribution functions.
         ks_complement: f64,
-        /// The area between them, in standard deviations of the real column.
+        /// The area between the distribution functions, in standard deviations of the real column.
         wasserstein: f64,
     },
     Category {
-        /// One less the total variation distance.
+        /// One minus the total variation distance.
         tv_complement: f64,
     },
 }
 
 impl Figures {
-    /// One is perfect.
+    /// 1 is perfect.
     pub fn score(self) -> f64 {
         match self {
             Self::Number { ks_complement, .. } => ks_complement,
@@ -45,23 +47,25 @@ impl Figures {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PairFidelity {
     pub names: [String; 2],
-    /// Rank correlations of numbers; nothing for categories.
+    /// Rank correlations of numbers; none for categories.
     pub real: Option<f64>,
     pub synthetic: Option<f64>,
-    /// One is perfect.
+    /// 1 is perfect.
     pub score: f64,
 }
 
-pub fn columns(real: &Jobs, made: &Jobs) -> Vec<ColumnFidelity> {
+pub fn columns(real: &FeatureTable, synthetic: &FeatureTable) -> Vec<ColumnFidelity> {
     let column = |(at, spec): (usize, &FeatureSpec)| {
-        let (real, made) = (&real.values[at], &made.values[at]);
+        let (real, synthetic) = (real.column(at), synthetic.column(at));
         let figures = match spec.kind {
-            FeatureKind::Category { .. } => Figures::Category { tv_complement: tv_complement(real, made) },
-            FeatureKind::Number { .. } => number(real, made),
+            FeatureKind::Category { .. } => {
+                Figures::Category { tv_complement: tv_complement(real, synthetic) }
+            }
+            FeatureKind::Number { .. } => number(real, synthetic),
         };
         ColumnFidelity { name: spec.name.clone(), figures }
     };
-    real.specs.iter().enumerate().map(column).collect()
+    real.specs().iter().enumerate().map(column).collect()
 }
 
 fn sorted(values: &[f64]) -> Vec<f64> {
@@ -70,16 +74,27 @@ fn sorted(values: &[f64]) -> Vec<f64> {
     known
 }
 
-fn number(real: &[f64], made: &[f64]) -> Figures {
-    let width = std_dev(&sorted(real)).max(1e-12);
-    let (ks, area) = distances(&sorted(real), &sorted(made));
-    Figures::Number { ks_complement: 1.0 - ks, wasserstein: area / width }
+fn number(real: &[f64], synthetic: &[f64]) -> Figures {
+    let (real, synthetic) = (sorted(real), sorted(synthetic));
+    let scale = std_dev(&real).max(1e-12);
+    let Distances { ks, wasserstein } = distances(&real, &synthetic);
+    Figures::Number { ks_complement: 1.0 - ks, wasserstein: wasserstein / scale }
 }
 
-/// The largest distance between two distribution functions, and the area between them.
-pub fn distances(one: &[f64], other: &[f64]) -> (f64, f64) {
+/// Distances between the distribution functions of two samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Distances {
+    /// The largest.
+    ks: f64,
+    /// The area.
+    wasserstein: f64,
+}
+
+/// Distances of two sorted samples.
+fn distances(one: &[f64], other: &[f64]) -> Distances {
     if one.is_empty() || other.is_empty() {
-        return (if one.len() == other.len() { 0.0 } else { 1.0 }, 0.0);
+        let ks = if one.len() == other.len() { 0.0 } else { 1.0 };
+        return Distances { ks, wasserstein: 0.0 };
     }
     let (mut a, mut b) = (0, 0);
     let (mut largest, mut area) = (0f64, 0.0);
@@ -97,73 +112,81 @@ pub fn distances(one: &[f64], other: &[f64]) -> (f64, f64) {
         largest = largest.max((a as f64 / one.len() as f64 - b as f64 / other.len() as f64).abs());
         last = next;
     }
-    (largest, area)
+    Distances { ks: largest, wasserstein: area }
 }
 
-fn shares<K: std::hash::Hash + Eq>(keys: impl ExactSizeIterator<Item = K>) -> HashMap<K, f64> {
+type Frequencies<K> = HashMap<K, f64>;
+
+fn frequencies<K: Hash + Eq>(keys: impl ExactSizeIterator<Item = K>) -> Frequencies<K> {
     let n_keys = keys.len().max(1) as f64;
-    let mut shares = HashMap::new();
-    keys.for_each(|key| *shares.entry(key).or_insert(0.0) += 1.0 / n_keys);
-    shares
+    let mut frequencies = HashMap::new();
+    for key in keys {
+        *frequencies.entry(key).or_insert(0.0) += 1.0 / n_keys;
+    }
+    frequencies
 }
 
-fn tv<K: std::hash::Hash + Eq + Ord + Copy>(one: &HashMap<K, f64>, other: &HashMap<K, f64>) -> f64 {
+fn total_variation<K: Hash + Eq + Ord + Copy>(one: &Frequencies<K>, other: &Frequencies<K>) -> f64 {
     let mut keys: Vec<K> = one.keys().chain(other.keys()).copied().collect();
     keys.sort_unstable();
     keys.dedup();
-    let of = |shares: &HashMap<K, f64>, key: &K| shares.get(key).copied().unwrap_or_default();
+    let of = |frequencies: &Frequencies<K>, key: &K| frequencies.get(key).copied().unwrap_or_default();
     0.5 * keys.iter().map(|key| (of(one, key) - of(other, key)).abs()).sum::<f64>()
 }
 
-pub fn tv_complement(one: &[f64], other: &[f64]) -> f64 {
-    let bits =
-        |values: &[f64]| shares(values.iter().map(|value| value.to_bits()).collect::<Vec<_>>().into_iter());
-    1.0 - tv(&bits(one), &bits(other))
+fn tv_complement(one: &[f64], other: &[f64]) -> f64 {
+    let of = |values: &[f64]| frequencies(values.iter().map(|value| value.to_bits()));
+    1.0 - total_variation(&of(one), &of(other))
 }
 
-pub fn pairs(real: &Jobs, made: &Jobs) -> Vec<PairFidelity> {
-    let is_number = |at: usize| !real.specs[at].is_category();
-    let has_table = |at: usize| match &real.specs[at].kind {
-        FeatureKind::Category { names } => names.len() <= MOST_NAMES,
+/// Rank correlations of pairs of numbers, contingency tables of pairs of categories.
+pub fn pairs(
+    real: &FeatureTable,
+    synthetic: &FeatureTable,
+    stop: &Stop,
+) -> Result<Vec<PairFidelity>, Stopped> {
+    let specs = real.specs();
+    let has_table = |at: usize| match &specs[at].kind {
+        FeatureKind::Category { names } => names.len() <= MAX_TABLE_NAMES,
         FeatureKind::Number { .. } => false,
     };
-    let ranks = |jobs: &Jobs| -> Vec<Option<Vec<f64>>> {
-        (0..jobs.specs.len()).map(|at| is_number(at).then(|| ranks(&jobs.values[at]))).collect()
+    let ranks = |jobs: &FeatureTable| -> Vec<Option<Vec<f64>>> {
+        (0..specs.len()).map(|at| (!specs[at].is_category()).then(|| ranks(jobs.column(at)))).collect()
     };
-    let (of_real, of_made) = (ranks(real), ranks(made));
+    let (real_ranks, synthetic_ranks) = (ranks(real), ranks(synthetic));
     let mut pairs = Vec::new();
-    for a in 0..real.specs.len() {
-        for b in a + 1..real.specs.len() {
-            let names = [real.specs[a].name.clone(), real.specs[b].name.clone()];
+    for a in 0..specs.len() {
+        for b in a + 1..specs.len() {
+            stop.check()?;
+            let names = [specs[a].name.clone(), specs[b].name.clone()];
             let rank = |ranks: &[Option<Vec<f64>>]| {
                 let (one, other) = (ranks[a].as_ref()?, ranks[b].as_ref()?);
                 let found = correlation(one.iter().copied().zip(other.iter().copied()));
                 Some(if found.is_finite() { found } else { 0.0 })
             };
-            if let (Some(real), Some(synthetic)) = (rank(&of_real), rank(&of_made)) {
+            if let (Some(real), Some(synthetic)) = (rank(&real_ranks), rank(&synthetic_ranks)) {
                 let score = 1.0 - (real - synthetic).abs() / 2.0;
                 pairs.push(PairFidelity { names, real: Some(real), synthetic: Some(synthetic), score });
             } else if has_table(a) && has_table(b) {
-                let joint = |jobs: &Jobs| {
-                    let keys =
-                        jobs.values[a].iter().zip(&jobs.values[b]).map(|(a, b)| (a.to_bits(), b.to_bits()));
-                    shares(keys)
+                let joint = |jobs: &FeatureTable| {
+                    let keys = jobs.column(a).iter().zip(jobs.column(b));
+                    frequencies(keys.map(|(a, b)| (a.to_bits(), b.to_bits())))
                 };
-                let score = 1.0 - tv(&joint(real), &joint(made));
+                let score = 1.0 - total_variation(&joint(real), &joint(synthetic));
                 pairs.push(PairFidelity { names, real: None, synthetic: None, score });
             }
         }
     }
-    pairs
+    Ok(pairs)
 }
 
-/// How two columns rise and fall together.
+/// Spearman's rank correlation; 0 where it is undefined.
 pub fn rank_correlation(one: &[f64], other: &[f64]) -> f64 {
     let found = correlation(ranks(one).into_iter().zip(ranks(other)));
     if found.is_finite() { found } else { 0.0 }
 }
 
-/// Ranks, equal ones for equal values; what is not known is in the middle.
+/// Ranks; ties share their mean rank, and unknown values have the median rank.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).filter(|at| !values[*at].is_nan()).collect();
     order.sort_by(|a, b| values[*a].total_cmp(&values[*b]));
@@ -172,7 +195,9 @@ fn ranks(values: &[f64]) -> Vec<f64> {
     while first < order.len() {
         let end = first + order[first..].iter().take_while(|at| values[**at] == values[order[first]]).count();
         let rank = (first + end - 1) as f64 / 2.0;
-        order[first..end].iter().for_each(|at| ranks[*at] = rank);
+        for at in &order[first..end] {
+            ranks[*at] = rank;
+        }
         first = end;
     }
     ranks
@@ -183,11 +208,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_distance_of_two_halves_is_one_half() {
-        let (ks, area) = distances(&[0.0, 0.0, 1.0, 1.0], &[1.0, 1.0, 1.0, 1.0]);
-        assert_eq!((ks, area), (0.5, 0.5));
-        assert_eq!(distances(&[1.0, 2.0], &[1.0, 2.0]), (0.0, 0.0));
-        assert_eq!(distances(&[], &[1.0]).0, 1.0);
+    fn distances_and_ranks_are_those_of_textbooks() {
+        let half = distances(&[0.0, 0.0, 1.0, 1.0], &[1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(half, Distances { ks: 0.5, wasserstein: 0.5 });
+        assert_eq!(distances(&[1.0, 2.0], &[1.0, 2.0]), Distances { ks: 0.0, wasserstein: 0.0 });
+        assert_eq!(distances(&[], &[1.0]).ks, 1.0);
         assert_eq!(tv_complement(&[0.0, 0.0, 1.0, 2.0], &[0.0, 0.0, 1.0, 1.0]), 0.75);
         assert_eq!(ranks(&[5.0, 1.0, 5.0, f64::NAN]), [1.5, 0.0, 1.5, 1.5]);
     }

@@ -1,29 +1,29 @@
-//! The report on a synthetic trace, for people.
+//! The report of a comparison: a table for the terminal, and a page with charts.
 
 use std::path::{Path, PathBuf};
 
 use report::{Axis, Chart, HeatMaps, Mark, Page, ReportError, ReportFolder, Series};
 
 use super::columns::{Figures, PairFidelity};
-use super::order::{autocorrelation, profile};
-use super::{Fidelity, Likeness};
-use crate::features::Jobs;
+use super::sequence::{Figure, autocorrelation, profile};
+use super::{Fidelity, Similarity};
+use crate::features::FeatureTable;
 use crate::schema::Role;
 
-/// Points of a line that is looked at.
-const MOST_POINTS: usize = 400;
-const MOST_LAGS: usize = 100;
-/// Numbers that a heat map has room for.
-const MOST_NAMES: usize = 10;
+const MAX_CHART_POINTS: usize = 400;
+const MAX_LAG: usize = 100;
+/// Columns of a heat map.
+const MAX_HEAT_MAP_COLUMNS: usize = 10;
+const NOT_AVAILABLE: &str = "–";
 
-/// A header and rows: every figure, beside those of two halves of the real trace.
+/// Every figure, next to those of two halves of the real trace: a header and rows.
 pub fn table(fidelity: &Fidelity) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let all = [&fidelity.likeness, &fidelity.ceiling_random, &fidelity.ceiling_by_time];
+    let all = [&fidelity.similarity, &fidelity.random_halves, &fidelity.time_halves];
     let mut rows: Vec<Vec<String>> = Vec::new();
-    let mut row = |name: String, figure: &dyn Fn(&Likeness) -> String| {
+    let mut row = |name: String, figure: &dyn Fn(&Similarity) -> String| {
         rows.push(std::iter::once(name).chain(all.iter().map(|one| figure(one))).collect());
     };
-    for (at, column) in fidelity.likeness.columns.iter().enumerate() {
+    for (at, column) in fidelity.similarity.columns.iter().enumerate() {
         let kind = match column.figures {
             Figures::Number { .. } => "KS complement",
             Figures::Category { .. } => "TV complement",
@@ -31,140 +31,156 @@ pub fn table(fidelity: &Fidelity) -> (Vec<&'static str>, Vec<Vec<String>>) {
         row(format!("{} ({kind})", column.name), &|one| format!("{:.3}", one.columns[at].figures.score()));
     }
     row("pairs of columns".into(), &|one| format!("{:.3}", one.pair_score));
-    for (at, one) in fidelity.likeness.order.autocorrelation.iter().enumerate() {
+    for (at, one) in fidelity.similarity.sequence.autocorrelation.iter().enumerate() {
         let name = format!("autocorrelation of {} at lag {}", one.name, one.lag);
-        row(name, &|one| {
-            one.order
-                .autocorrelation
-                .get(at)
-                .map_or("–".into(), |found| both(found.both.synthetic, found.both.real))
-        });
+        row(name, &|one| shown(one.sequence.autocorrelation.get(at).map(|found| found.figure)));
     }
-    row("hourly dispersion".into(), &|one| {
-        both(one.order.hourly_dispersion.synthetic, one.order.hourly_dispersion.real)
-    });
-    row("daily dispersion".into(), &|one| {
-        both(one.order.daily_dispersion.synthetic, one.order.daily_dispersion.real)
-    });
-    row("hours of the day".into(), &|one| format!("{:.3}", one.order.daily_profile));
-    row("days of the week".into(), &|one| format!("{:.3}", one.order.weekly_profile));
-    row("same user as before".into(), &|one| {
-        one.order.same_user.map_or("–".into(), |found| both(found.synthetic, found.real))
-    });
-    row("told apart by rows (AUC)".into(), &|one| format!("{:.3}", one.classifier.row_auc));
-    row("told apart by stretches (AUC)".into(), &|one| {
-        one.classifier.stretch_auc.map_or("–".into(), |auc| format!("{auc:.3}"))
+    row("hourly dispersion".into(), &|one| shown(Some(one.sequence.hourly_dispersion)));
+    row("daily dispersion".into(), &|one| shown(Some(one.sequence.daily_dispersion)));
+    row("profile of the day".into(), &|one| format!("{:.3}", one.sequence.daily_profile));
+    row("profile of the week".into(), &|one| format!("{:.3}", one.sequence.weekly_profile));
+    row("same user as the previous job".into(), &|one| shown(one.sequence.same_user));
+    row("classifier on single jobs (AUC)".into(), &|one| format!("{:.3}", one.classifier.row_auc));
+    row("classifier on windows of 20 jobs (AUC)".into(), &|one| {
+        one.classifier.window_auc.map_or(NOT_AVAILABLE.into(), |auc| format!("{auc:.3}"))
     });
     (vec!["", ">SYNTHETIC", ">RANDOM HALVES", ">FIRST AND SECOND HALF"], rows)
 }
 
-fn both(made: f64, real: f64) -> String {
-    format!("{made:.3} ({real:.3})")
+/// The synthetic figure, with the real one in brackets.
+fn shown(figure: Option<Figure>) -> String {
+    figure.map_or(NOT_AVAILABLE.into(), |one| format!("{:.3} ({:.3})", one.synthetic, one.real))
 }
 
-/// Writes HTML with charts, JSON and Markdown into a folder.
+/// Writes a page with charts, JSON and Markdown to a directory; `command` says how the report was made.
 pub fn write(
     fidelity: &Fidelity,
-    real: &Jobs,
-    made: &Jobs,
+    real: &FeatureTable,
+    synthetic: &FeatureTable,
     out: &Path,
-    origin: &str,
+    command: &str,
 ) -> Result<PathBuf, ReportError> {
     let folder = ReportFolder::create(out)?;
-    let mut page = Page::new("A synthetic job trace beside the real one", origin);
-    page.lead(fidelity.in_words());
+    let mut page = Page::new("Comparison of a synthetic job trace with the real one", command);
+    page.lead(fidelity.summary());
     page.text(format!(
-        "{} real jobs, {} synthetic ones. One is perfect for complements, one half for AUCs; where two numbers stand beside each \
-         other, the second is that of the real trace. The last two columns hold the real trace against itself: one half against the \
-         other, drawn at random, and the first half in time against the second.",
+        "{} real jobs, {} synthetic jobs. Complements are 1 for a perfect trace, AUCs are 0.5. Numbers in brackets are those of the \
+         real trace. The last two columns compare the real trace with itself: two random halves, and the first half with the second.",
         fidelity.n_real, fidelity.n_synthetic
     ));
     let (header, rows) = table(fidelity);
     page.table(&header, rows);
-    page.heading("Distributions");
-    for (at, spec) in real.specs.iter().enumerate().filter(|(_, spec)| !spec.is_category()) {
-        let Some(of_made) = made.specs.iter().position(|other| other.name == spec.name) else { continue };
-        let chart = Chart::new(
-            format!("{}: share of jobs at or below", spec.name),
-            Axis::log(&spec.name),
-            Axis::linear("share"),
-        )
-        .with(Series::new("real", Mark::Line, distribution(&real.values[at])))
-        .with(Series::new("synthetic", Mark::Line, distribution(&made.values[of_made])));
-        page.figure(folder.chart(&format!("cdf-{}", file_name(&spec.name)), &chart)?, spec.name.clone());
-    }
+    let charts = Charts { folder: &folder, real, synthetic };
+    charts.add_distributions(&mut page)?;
     page.heading("Pairs of columns");
-    let caption = "Rank correlations of numbers";
-    page.figure(folder.picture("pairs", correlations(fidelity).svg())?, caption);
-    let pairs = fidelity.likeness.pairs.iter().map(|pair| {
-        let shown = |value: Option<f64>| value.map_or("–".to_owned(), |value| format!("{value:.2}"));
-        vec![pair.names.join(" and "), shown(pair.real), shown(pair.synthetic), format!("{:.3}", pair.score)]
-    });
-    page.table(&["columns", ">real", ">synthetic", ">score"], pairs.collect());
-    page.heading("Order");
-    for role in [Role::Interval, Role::RunTime] {
-        let (Some(of_real), Some(of_made)) = (real.with_role(role), made.with_role(role)) else { continue };
-        let line = |values: &[f64]| -> Vec<(f64, f64)> {
-            let most = MOST_LAGS.min(values.len() / 2);
-            (1..=most).map(|lag| (lag as f64, autocorrelation(values, lag))).collect()
-        };
-        let title = format!("Autocorrelation of the logarithm of the {}", role.name());
-        let chart = Chart::new(title, Axis::linear("lag, in jobs"), Axis::linear("autocorrelation"))
-            .with(Series::new("real", Mark::Line, line(of_real)))
-            .with(Series::new("synthetic", Mark::Line, line(of_made)));
-        page.figure(
-            folder.chart(&format!("order-{}", role.name()), &chart)?,
-            "What one job says of those after it",
-        );
-    }
-    for (name, title, width, n_bins) in [
-        ("day", "Arrivals by hour of the day", 3_600.0, 24),
-        ("week", "Arrivals by day of the week", 86_400.0, 7),
-    ] {
-        let line = |jobs: &Jobs| -> Vec<(f64, f64)> {
-            profile(jobs, width, n_bins)
-                .into_iter()
-                .enumerate()
-                .map(|(bin, share)| (bin as f64, share))
-                .collect()
-        };
-        let chart =
-            Chart::new(title, Axis::linear("from the first job on"), Axis::linear("share").including([0.0]))
-                .with(Series::new("real", Mark::LineAndDots, line(real)))
-                .with(Series::new("synthetic", Mark::LineAndDots, line(made)));
-        page.figure(folder.chart(&format!("profile-{name}"), &chart)?, title);
-    }
-    add_privacy(fidelity, &mut page);
-    add_utility(fidelity, &mut page);
+    page.figure(folder.picture("pairs", correlations(fidelity).svg())?, "Rank correlations of numbers");
+    add_pairs(fidelity, &mut page);
+    charts.add_sequence(&mut page)?;
+    add_copies(fidelity, &mut page);
+    add_scheduling(fidelity, &mut page);
     folder.page("fidelity", &page, fidelity)
 }
 
-fn add_privacy(fidelity: &Fidelity, page: &mut Page) {
-    let privacy = &fidelity.privacy;
+struct Charts<'a> {
+    folder: &'a ReportFolder,
+    real: &'a FeatureTable,
+    synthetic: &'a FeatureTable,
+}
+
+impl Charts<'_> {
+    fn add_distributions(&self, page: &mut Page) -> Result<(), ReportError> {
+        page.heading("Distributions");
+        for (at, spec) in self.real.specs().iter().enumerate().filter(|(_, spec)| !spec.is_category()) {
+            let Some(other) = self.synthetic.specs().iter().position(|other| other.name == spec.name) else {
+                continue;
+            };
+            let chart = Chart::new(
+                format!("{}: cumulative distribution", spec.name),
+                Axis::log(&spec.name),
+                Axis::linear("fraction of jobs"),
+            )
+            .with(Series::new("real", Mark::Line, distribution(self.real.column(at))))
+            .with(Series::new(
+                "synthetic",
+                Mark::Line,
+                distribution(self.synthetic.column(other)),
+            ));
+            let name = format!("cdf-{}", file_name(&spec.name));
+            page.figure(self.folder.chart(&name, &chart)?, spec.name.clone());
+        }
+        Ok(())
+    }
+
+    fn add_sequence(&self, page: &mut Page) -> Result<(), ReportError> {
+        page.heading("Sequence of jobs");
+        for role in [Role::Interval, Role::RunTime] {
+            let (Some(real), Some(synthetic)) = (self.real.with_role(role), self.synthetic.with_role(role))
+            else {
+                continue;
+            };
+            let line = |values: &[f64]| -> Vec<(f64, f64)> {
+                let max_lag = MAX_LAG.min(values.len() / 2);
+                (1..=max_lag).map(|lag| (lag as f64, autocorrelation(values, lag))).collect()
+            };
+            let title = format!("Autocorrelation of the logarithm of the {}", role.name());
+            let chart =
+                Chart::new(title.clone(), Axis::linear("lag (jobs)"), Axis::linear("autocorrelation"))
+                    .with(Series::new("real", Mark::Line, line(real)))
+                    .with(Series::new("synthetic", Mark::Line, line(synthetic)));
+            page.figure(self.folder.chart(&format!("autocorrelation-{}", role.name()), &chart)?, title);
+        }
+        for (name, title, unit, width, n_bins) in [
+            ("day", "Arrivals by hour of the day", "hours since the first job", 3_600.0, 24),
+            ("week", "Arrivals by day of the week", "days since the first job", 86_400.0, 7),
+        ] {
+            let line = |jobs: &FeatureTable| -> Vec<(f64, f64)> {
+                let fractions = profile(jobs, width, n_bins).into_iter().enumerate();
+                fractions.map(|(bin, fraction)| (bin as f64, fraction)).collect()
+            };
+            let fraction = Axis::linear("fraction of jobs").including([0.0]);
+            let chart = Chart::new(title, Axis::linear(unit), fraction)
+                .with(Series::new("real", Mark::LineAndDots, line(self.real)))
+                .with(Series::new("synthetic", Mark::LineAndDots, line(self.synthetic)));
+            page.figure(self.folder.chart(&format!("profile-{name}"), &chart)?, title);
+        }
+        Ok(())
+    }
+}
+
+fn add_pairs(fidelity: &Fidelity, page: &mut Page) {
+    let pairs = fidelity.similarity.pairs.iter().map(|pair| {
+        let shown = |value: Option<f64>| value.map_or(NOT_AVAILABLE.into(), |value| format!("{value:.2}"));
+        vec![pair.names.join(" and "), shown(pair.real), shown(pair.synthetic), format!("{:.3}", pair.score)]
+    });
+    page.table(&["columns", ">real", ">synthetic", ">score"], pairs.collect());
+}
+
+fn add_copies(fidelity: &Fidelity, page: &mut Page) {
+    let copies = &fidelity.copies;
     page.heading("Copies");
-    let percent = |share: f64| format!("{:.2} %", share * 100.0);
+    let percent = |fraction: f64| format!("{:.2} %", fraction * 100.0);
     page.table(
-        &["", ">share"],
+        &["synthetic jobs that are", ">fraction"],
         vec![
-            vec!["jobs that are real ones to the digit".into(), percent(privacy.exact_copies)],
+            vec!["equal to a real job in every column".into(), percent(copies.exact_fraction)],
             vec![
-                "the same user and size, interval and run time within 2 %".into(),
-                percent(privacy.near_copies),
+                "near a real job: same user and size, interval and run time within 2 %".into(),
+                percent(copies.near_fraction),
             ],
-            vec!["three jobs in a row that the real trace has".into(), percent(privacy.stretch_copies)],
+            vec!["part of three consecutive jobs of the real trace".into(), percent(copies.triple_fraction)],
         ],
     );
     page.text(format!(
-        "The median distance of a synthetic job to the closest real one is {:.3}, that of a real job to the closest other one {:.3}.",
-        privacy.closest_record, privacy.closest_record_of_real
+        "The median distance from a synthetic job to the closest real one is {:.3}; from a real job to the closest other one it is {:.3}.",
+        copies.median_distance, copies.median_distance_within_real
     ));
 }
 
-fn add_utility(fidelity: &Fidelity, page: &mut Page) {
-    let Some(utility) = &fidelity.utility else { return };
-    page.heading("What a scheduler makes of it");
-    page.text(format!("Both traces on a machine of {} nodes.", utility.n_nodes));
-    let rows = utility.policies.iter().flat_map(|one| {
+fn add_scheduling(fidelity: &Fidelity, page: &mut Page) {
+    let Some(scheduling) = &fidelity.scheduling else { return };
+    page.heading("Scheduling");
+    page.text(format!("Both traces replayed on a machine of {} nodes.", scheduling.n_nodes));
+    let rows = scheduling.policies.iter().flat_map(|one| {
         [("real", one.real), ("synthetic", one.synthetic)].map(|(name, outcome)| {
             vec![
                 one.policy.to_owned(),
@@ -178,16 +194,16 @@ fn add_utility(fidelity: &Fidelity, page: &mut Page) {
     page.table(&["policy", "trace", ">mean wait", ">bounded slowdown", ">utilisation"], rows.collect());
 }
 
-/// The rank correlations of all numbers.
+/// Rank correlations of the first few numbers.
 fn correlations(fidelity: &Fidelity) -> HeatMaps {
-    let known = fidelity.likeness.pairs.iter().filter(|pair| pair.real.is_some());
+    let known = fidelity.similarity.pairs.iter().filter(|pair| pair.real.is_some());
     let mut names: Vec<String> = Vec::new();
     for name in known.clone().flat_map(|pair| &pair.names) {
         if !names.contains(name) {
             names.push(name.clone());
         }
     }
-    names.truncate(MOST_NAMES);
+    names.truncate(MAX_HEAT_MAP_COLUMNS);
     let map = |of: fn(&PairFidelity) -> Option<f64>| -> Vec<Vec<f64>> {
         let cell = |a: &String, b: &String| {
             let is_pair = |pair: &&PairFidelity| pair.names.contains(a) && pair.names.contains(b);
@@ -202,12 +218,12 @@ fn correlations(fidelity: &Fidelity) -> HeatMaps {
     HeatMaps { names, maps }
 }
 
-/// Points of a distribution function, from one on, since the axis is logarithmic.
+/// Points of a distribution function. Values below one are drawn at one, since the axis is logarithmic.
 fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
     let mut known: Vec<f64> =
         values.iter().copied().filter(|value| !value.is_nan()).map(|value| value.max(1.0)).collect();
     known.sort_by(f64::total_cmp);
-    let n_points = MOST_POINTS.min(known.len());
+    let n_points = MAX_CHART_POINTS.min(known.len());
     (1..=n_points)
         .map(|point| {
             let at = (point * known.len()).div_ceil(n_points) - 1;
@@ -218,4 +234,62 @@ fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
 
 fn file_name(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use workload::Stop;
+
+    use super::*;
+    use crate::features::{FeatureKind, FeatureSpec};
+    use crate::fidelity::{CompareConfig, compare};
+    use crate::format::Format;
+
+    fn trace(seed: usize) -> FeatureTable {
+        let number = || FeatureKind::Number { format: Format::Plain { decimals: 0 } };
+        let spec = |name: &str, role, kind| FeatureSpec { name: name.into(), role: Some(role), kind };
+        let specs = vec![
+            spec("interval", Role::Interval, number()),
+            spec("run time/s", Role::RunTime, number()),
+            spec("user", Role::User, FeatureKind::Category { names: vec!["a".into(), "b".into()] }),
+        ];
+        let column = |factor: usize, modulus: usize| {
+            (0..300).map(|job| ((job * factor + seed) % modulus) as f64).collect()
+        };
+        FeatureTable::new(specs, vec![column(37, 101), column(53, 997), column(1, 2)]).unwrap()
+    }
+
+    #[test]
+    fn the_table_has_the_figures_of_the_comparison_and_the_page_its_charts() {
+        let (real, synthetic) = (trace(0), trace(5));
+        let fidelity = compare(&real, &synthetic, CompareConfig::default(), &Stop::default()).unwrap();
+        let (header, rows) = table(&fidelity);
+        assert!(rows.iter().all(|row| row.len() == header.len()));
+        let row = |name: &str| rows.iter().find(|row| row[0] == name).unwrap();
+        let score = format!("{:.3}", fidelity.similarity.columns[1].figures.score());
+        assert_eq!(row("run time/s (KS complement)")[1], score);
+        let lag = fidelity.similarity.sequence.autocorrelation[0].figure;
+        assert_eq!(
+            row("autocorrelation of interval at lag 1")[1],
+            format!("{:.3} ({:.3})", lag.synthetic, lag.real)
+        );
+        assert_eq!(row("classifier on windows of 20 jobs (AUC)")[2], "–", "halves are too short");
+        let folder = tempfile::tempdir().unwrap();
+        write(&fidelity, &real, &synthetic, folder.path(), "a test").unwrap();
+        for name in ["fidelity.html", "fidelity.json", "fidelity.md", "cdf-run-time-s.svg", "profile-day.svg"]
+        {
+            assert!(folder.path().join(name).is_file(), "{name}");
+        }
+        let json: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(folder.path().join("fidelity.json")).unwrap()).unwrap();
+        assert_eq!(json["column_score"], fidelity.similarity.column_score);
+        assert_eq!(json["scheduling"]["policies"].as_array().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_distribution_rises_to_one() {
+        let points = distribution(&[5.0, f64::NAN, 0.0, 10.0, 5.0]);
+        assert_eq!(points, [(1.0, 0.25), (5.0, 0.5), (5.0, 0.75), (10.0, 1.0)]);
+        assert!(distribution(&[f64::NAN]).is_empty());
+    }
 }

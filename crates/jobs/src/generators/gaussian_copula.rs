@@ -1,68 +1,86 @@
-//! A Gaussian copula: the distribution of every column, and how normal scores of columns are correlated.
+//! A Gaussian copula: the empirical distribution of every feature, and the correlations of their normal scores.
 
-use learn::artifact::{Tensor, Tensors};
+use learn::artifact::{Tensor, Tensors, Values};
 use nalgebra::{Cholesky, DMatrix};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::{Stop, Stopped};
 
 use super::Generator;
-use super::encode::Scores;
-use crate::features::Jobs;
+use super::encoding::NormalScores;
+use crate::error::{Error, Result};
+use crate::features::FeatureTable;
 
-/// What is added to the diagonal, so that columns that say the same do not make the matrix singular.
+/// Added to the diagonal, so that features with a correlation of one do not make the matrix singular.
 const RIDGE: f64 = 1e-6;
+const FACTOR: &str = "mixing";
+/// Jobs between two checks of whether to stop.
+const JOBS_PER_CHECK: usize = 1_024;
 
 pub struct GaussianCopula {
-    scores: Scores,
-    /// A lower triangle whose rows turn independent numbers into correlated ones.
-    mixing: DMatrix<f64>,
+    scores: NormalScores,
+    /// The Cholesky factor of the correlation matrix: its rows turn independent numbers into correlated ones.
+    factor: DMatrix<f64>,
 }
 
 impl GaussianCopula {
-    pub fn fit(jobs: &Jobs, seed: u64) -> Option<Self> {
-        let scores = Scores::fit(jobs);
-        let found = scores.scores(jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
-        let size = found.len();
+    pub fn fit(jobs: &FeatureTable, seed: u64, stop: &Stop) -> Result<Self> {
+        let scores = NormalScores::fit(jobs);
+        let columns = scores.scores(jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
+        stop.check()?;
+        let size = columns.len();
         let cell = |a: usize, b: usize| {
-            let known = learn::stats::correlation(found[a].iter().copied().zip(found[b].iter().copied()));
-            let known = if known.is_finite() { known } else { 0.0 };
-            if a == b { 1.0 + RIDGE } else { known * (1.0 - RIDGE) }
+            if a == b {
+                return 1.0 + RIDGE;
+            }
+            let pairs = columns[a].iter().copied().zip(columns[b].iter().copied());
+            let correlation = learn::stats::correlation(pairs);
+            if correlation.is_finite() { correlation * (1.0 - RIDGE) } else { 0.0 }
         };
-        // As it is kept, so that what was on disk makes the same jobs.
-        let mixing =
-            Cholesky::new(DMatrix::from_fn(size, size, cell))?.l().map(|value| f64::from(value as f32));
-        Some(Self { scores, mixing })
+        let factor = Cholesky::new(DMatrix::from_fn(size, size, cell)).ok_or(Error::Correlations)?.l();
+        Ok(Self { scores, factor })
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let scores = serde_json::from_value(settings.clone()).ok()?;
-        let tensor = tensors.get("mixing")?;
-        let [size, _] = *tensor.shape() else { return None };
-        let values = tensor.as_f32()?.iter().map(|value| f64::from(*value));
-        Some(Self { scores, mixing: DMatrix::from_row_iterator(size, size, values) })
+    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let scores: NormalScores = serde_json::from_value(settings.clone()).ok()?;
+        let tensor = tensors.get(FACTOR)?;
+        let size = scores.n_features();
+        if tensor.shape() != [size, size] {
+            return None;
+        }
+        let values: Vec<f64> = match tensor.values() {
+            Values::F64(values) => values.clone(),
+            // Version 1 of the format.
+            Values::F32(values) => values.iter().map(|value| f64::from(*value)).collect(),
+            _ => return None,
+        };
+        Some(Self { scores, factor: DMatrix::from_row_iterator(size, size, values) })
     }
 }
 
 impl Generator for GaussianCopula {
-    fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
+    fn sample(&self, n_jobs: usize, seed: u64, stop: &Stop) -> Result<Vec<Vec<f64>>, Stopped> {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let size = self.mixing.nrows();
-        let mut values = vec![Vec::with_capacity(n_jobs); size];
-        for _ in 0..n_jobs {
+        let size = self.factor.nrows();
+        let mut columns = vec![Vec::with_capacity(n_jobs); size];
+        for job in 0..n_jobs {
+            if job % JOBS_PER_CHECK == 0 {
+                stop.check()?;
+            }
             let independent: Vec<f64> = (0..size).map(|_| rng.sample(StandardNormal)).collect();
-            for (feature, values) in values.iter_mut().enumerate() {
-                let score = (0..=feature).map(|at| self.mixing[(feature, at)] * independent[at]).sum();
+            for (feature, values) in columns.iter_mut().enumerate() {
+                let score = (0..=feature).map(|at| self.factor[(feature, at)] * independent[at]).sum();
                 values.push(self.scores.value(feature, score, &mut rng));
             }
         }
-        values
+        Ok(columns)
     }
 
     fn tensors(&self) -> Tensors {
-        let size = self.mixing.nrows();
-        let values: Vec<f32> = self.mixing.transpose().iter().map(|value| *value as f32).collect();
-        Tensors::from([("mixing".to_owned(), Tensor::new(vec![size, size], values))])
+        let size = self.factor.nrows();
+        let values: Vec<f64> = self.factor.transpose().iter().copied().collect();
+        Tensors::from([(FACTOR.to_owned(), Tensor::new(vec![size, size], values))])
     }
 
     fn settings(&self) -> serde_json::Value {

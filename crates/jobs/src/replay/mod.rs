@@ -1,41 +1,105 @@
-//! A batch system in small: jobs come, wait for nodes and run, and a policy says who is next.
+//! A small batch system: jobs arrive, wait for nodes and run; a policy chooses who starts next.
 
 mod policy;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::num::NonZeroU64;
 
 use serde::Serialize;
-use workload::JobRecord;
+use workload::{Stop, Stopped};
+
+use crate::error::TraceError;
+use crate::features::FeatureTable;
+use crate::schema::Role;
 
 pub use policy::{POLICIES, Policy, policy_named};
 
-/// Runs shorter than this count as this long, so that a short job that waits a little has not been slowed down a
-/// thousandfold.
-const SHORTEST: f64 = 10.0;
+/// Run times below this count as this long in the bounded slowdown, so that a short job that waits a little does not
+/// dominate the mean.
+const MIN_RUN_SECONDS: f64 = 10.0;
+/// The utilisation that a machine of unknown size is assumed to have.
+pub const UTILISATION: f64 = 0.9;
 
-/// A job that waits.
+/// What a scheduler knows about a job.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ReplayJob {
+    /// Seconds since the first submission.
+    pub submit_seconds: f64,
+    pub run_seconds: f64,
+    pub requested_seconds: Option<f64>,
+    /// Nodes, or cores where a trace has no nodes.
+    pub n_nodes: u64,
+}
+
+/// Jobs in the order of submission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ReplayTrace {
+    jobs: Vec<ReplayJob>,
+}
+
+impl ReplayTrace {
+    /// Sorts jobs by submission.
+    pub fn new(mut jobs: Vec<ReplayJob>) -> Self {
+        jobs.sort_by(|a, b| a.submit_seconds.total_cmp(&b.submit_seconds));
+        Self { jobs }
+    }
+
+    /// The jobs with a known run time.
+    pub fn from_features(features: &FeatureTable) -> Result<Self, TraceError> {
+        let run_times = features.with_role(Role::RunTime).ok_or(TraceError::NoRunTime)?;
+        let [requested, nodes, cores] =
+            [Role::RequestedTime, Role::Nodes, Role::Cores].map(|role| features.with_role(role));
+        let count = |values: Option<&[f64]>, job: usize| {
+            let count = values.map(|values| values[job]).filter(|value| *value >= 1.0)?;
+            Some(count.min(f64::from(u32::MAX)) as u64)
+        };
+        let arrivals = features.arrivals();
+        let job = |job: usize| ReplayJob {
+            submit_seconds: arrivals[job],
+            run_seconds: run_times[job].max(0.0),
+            requested_seconds: requested.map(|values| values[job]).filter(|value| *value > 0.0),
+            n_nodes: count(nodes, job).or_else(|| count(cores, job)).unwrap_or(1),
+        };
+        let known = (0..features.n_jobs()).filter(|job| !run_times[*job].is_nan());
+        Ok(Self::new(known.map(job).collect()))
+    }
+
+    pub fn jobs(&self) -> &[ReplayJob] {
+        &self.jobs
+    }
+
+    /// The size of a machine that would be in use for `utilisation` of the time if no job waited; at least the largest job.
+    pub fn machine_size(&self, utilisation: f64) -> NonZeroU64 {
+        let largest = self.jobs.iter().map(|job| job.n_nodes).max().unwrap_or(1);
+        let work: f64 = self.jobs.iter().map(|job| job.n_nodes as f64 * job.run_seconds).sum();
+        let span = self.jobs.last().map_or(0.0, |job| job.submit_seconds);
+        let size = largest.max((work / (span * utilisation).max(1.0)).ceil() as u64);
+        NonZeroU64::new(size).unwrap_or(NonZeroU64::MIN)
+    }
+}
+
+/// A job in the queue.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Waiting {
     pub job: usize,
     pub n_nodes: u64,
-    /// How long it says that it will run.
-    pub requested: f64,
+    pub requested_seconds: f64,
 }
 
-/// A job that runs, and when it has to be over.
+/// A running job, and the time by which it ends according to its request.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Running {
     pub until: f64,
     pub n_nodes: u64,
 }
 
-/// What a policy looks at.
+/// What a policy decides by.
 #[derive(Debug)]
 pub struct State<'a> {
     pub now: f64,
     pub n_free: u64,
-    /// In the order in which they came.
+    /// In the order of submission.
     pub queue: &'a [Waiting],
     pub running: &'a [Running],
 }
@@ -44,33 +108,18 @@ pub struct State<'a> {
 pub struct Outcome {
     pub mean_wait_seconds: f64,
     pub mean_bounded_slowdown: f64,
-    /// Of the nodes over the whole time.
+    /// Node seconds used, as a fraction of those available until the last job ends.
     pub utilisation: f64,
     pub makespan_seconds: f64,
 }
 
-pub fn n_nodes_of(job: &JobRecord, n_nodes: u64) -> u64 {
-    u64::from(job.n_nodes.or(job.n_cores).unwrap_or(1)).clamp(1, n_nodes)
-}
-
-/// How much of a machine is in use, if nobody says how large it is.
-pub const UTILISATION: f64 = 0.9;
-
-/// Nodes with which the machine is in use for `utilisation` of the time, if jobs wait for nothing.
-pub fn machine_for(jobs: &[JobRecord], utilisation: f64) -> u64 {
-    let largest = jobs.iter().map(|job| n_nodes_of(job, u64::MAX)).max().unwrap_or(1);
-    let work: f64 = jobs.iter().map(|job| n_nodes_of(job, u64::MAX) as f64 * job.run_seconds).sum();
-    let span = jobs.last().map_or(0.0, |job| job.submit_seconds);
-    largest.max((work / (span * utilisation).max(1.0)).ceil() as u64)
-}
-
-/// A moment at which something ends.
+/// The end of a running job; ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct End {
     time: f64,
-    number: usize,
+    job: usize,
     n_nodes: u64,
-    promised: f64,
+    requested_end: f64,
 }
 
 impl Eq for End {}
@@ -83,12 +132,18 @@ impl PartialOrd for End {
 
 impl Ord for End {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.time.total_cmp(&other.time).then(self.number.cmp(&other.number))
+        self.time.total_cmp(&other.time).then(self.job.cmp(&other.job))
     }
 }
 
-/// Runs jobs, which are in the order in which they come, on a machine.
-pub fn replay(jobs: &[JobRecord], n_nodes: u64, policy: &dyn Policy) -> Outcome {
+/// Runs a trace on a machine. Jobs larger than the machine get all of it.
+pub fn replay(
+    trace: &ReplayTrace,
+    n_nodes: NonZeroU64,
+    policy: &dyn Policy,
+    stop: &Stop,
+) -> Result<Outcome, Stopped> {
+    let (jobs, n_nodes) = (trace.jobs(), n_nodes.get());
     let mut queue: Vec<Waiting> = Vec::new();
     let mut ends: BinaryHeap<Reverse<End>> = BinaryHeap::new();
     let mut starts = vec![0.0; jobs.len()];
@@ -96,6 +151,7 @@ pub fn replay(jobs: &[JobRecord], n_nodes: u64, policy: &dyn Policy) -> Outcome 
     let mut next = 0;
     let mut last_end: f64 = 0.0;
     while next < jobs.len() || !ends.is_empty() {
+        stop.check()?;
         let arrival = jobs.get(next).map_or(f64::MAX, |job| job.submit_seconds);
         let end = ends.peek().map_or(f64::MAX, |end| end.0.time);
         let now = arrival.min(end);
@@ -104,8 +160,8 @@ pub fn replay(jobs: &[JobRecord], n_nodes: u64, policy: &dyn Policy) -> Outcome 
             n_free += end.n_nodes;
         }
         while let Some(job) = jobs.get(next).filter(|job| job.submit_seconds <= now) {
-            let requested = job.requested_seconds.unwrap_or(job.run_seconds).max(1.0);
-            queue.push(Waiting { job: next, n_nodes: n_nodes_of(job, n_nodes), requested });
+            let requested_seconds = job.requested_seconds.unwrap_or(job.run_seconds).max(1.0);
+            queue.push(Waiting { job: next, n_nodes: job.n_nodes.clamp(1, n_nodes), requested_seconds });
             next += 1;
         }
         if queue.is_empty() || n_free == 0 {
@@ -113,7 +169,7 @@ pub fn replay(jobs: &[JobRecord], n_nodes: u64, policy: &dyn Policy) -> Outcome 
         }
         let running: Vec<Running> = if policy.looks_ahead() {
             ends.iter()
-                .map(|end| Running { until: end.0.promised.max(now), n_nodes: end.0.n_nodes })
+                .map(|end| Running { until: end.0.requested_end.max(now), n_nodes: end.0.n_nodes })
                 .collect()
         } else {
             Vec::new()
@@ -130,23 +186,27 @@ pub fn replay(jobs: &[JobRecord], n_nodes: u64, policy: &dyn Policy) -> Outcome 
             starts[waiting.job] = now;
             let time = now + jobs[waiting.job].run_seconds;
             last_end = last_end.max(time);
-            let promised = now + waiting.requested;
-            ends.push(Reverse(End { time, number: waiting.job, n_nodes: waiting.n_nodes, promised }));
+            let requested_end = now + waiting.requested_seconds;
+            ends.push(Reverse(End { time, job: waiting.job, n_nodes: waiting.n_nodes, requested_end }));
         }
-        let mut kept = is_started.iter();
-        queue.retain(|_| !kept.next().copied().unwrap_or(false));
+        let mut is_started = is_started.iter();
+        queue.retain(|_| !is_started.next().copied().unwrap_or(false));
     }
-    outcome(jobs, &starts, n_nodes, last_end)
+    Ok(outcome(jobs, &starts, n_nodes, last_end))
 }
 
-fn outcome(jobs: &[JobRecord], starts: &[f64], n_nodes: u64, last_end: f64) -> Outcome {
+fn outcome(jobs: &[ReplayJob], starts: &[f64], n_nodes: u64, last_end: f64) -> Outcome {
     let n_jobs = jobs.len().max(1) as f64;
-    let waits = || jobs.iter().zip(starts).map(|(job, start)| (start - job.submit_seconds, job.run_seconds));
-    let slowdown = |(wait, run): (f64, f64)| ((wait + run) / run.max(SHORTEST)).max(1.0);
-    let work: f64 = jobs.iter().map(|job| n_nodes_of(job, n_nodes) as f64 * job.run_seconds).sum();
+    let (mut wait, mut slowdown, mut work) = (0.0, 0.0, 0.0);
+    for (job, start) in jobs.iter().zip(starts) {
+        let waited = start - job.submit_seconds;
+        wait += waited;
+        slowdown += ((waited + job.run_seconds) / job.run_seconds.max(MIN_RUN_SECONDS)).max(1.0);
+        work += job.n_nodes.clamp(1, n_nodes) as f64 * job.run_seconds;
+    }
     Outcome {
-        mean_wait_seconds: waits().map(|(wait, _)| wait).sum::<f64>() / n_jobs,
-        mean_bounded_slowdown: waits().map(slowdown).sum::<f64>() / n_jobs,
+        mean_wait_seconds: wait / n_jobs,
+        mean_bounded_slowdown: slowdown / n_jobs,
         utilisation: work / (n_nodes as f64 * last_end).max(1e-9),
         makespan_seconds: last_end,
     }
@@ -154,63 +214,64 @@ fn outcome(jobs: &[JobRecord], starts: &[f64], n_nodes: u64, last_end: f64) -> O
 
 #[cfg(test)]
 mod tests {
-    use workload::JobStatus;
-
     use super::*;
 
-    fn job(submit: f64, run: f64, n_nodes: u32) -> JobRecord {
-        JobRecord {
-            submit_seconds: submit,
-            wait_seconds: None,
-            run_seconds: run,
-            requested_seconds: Some(run),
-            n_nodes: Some(n_nodes),
-            n_cores: None,
-            n_gpus: None,
-            user: None,
-            status: JobStatus::Completed,
-        }
+    fn job(submit_seconds: f64, run_seconds: f64, n_nodes: u64) -> ReplayJob {
+        ReplayJob { submit_seconds, run_seconds, requested_seconds: Some(run_seconds), n_nodes }
     }
 
-    /// One long job on half of the machine, one that needs all of it, a short one that fits beside the first.
-    fn jobs() -> Vec<JobRecord> {
+    /// A long job on half of the machine, one that needs all of it, and a short one that fits next to the first.
+    fn jobs() -> Vec<ReplayJob> {
         vec![job(0.0, 100.0, 5), job(1.0, 50.0, 10), job(2.0, 20.0, 5)]
     }
 
-    fn waits(policy: &str) -> f64 {
-        replay(&jobs(), 10, policy_named(policy).unwrap()).mean_wait_seconds * 3.0
+    fn outcome_of(jobs: Vec<ReplayJob>, policy: &str) -> Outcome {
+        let ten = NonZeroU64::new(10).unwrap();
+        replay(&ReplayTrace::new(jobs), ten, policy_named(policy).unwrap(), &Stop::default()).unwrap()
+    }
+
+    fn total_wait(jobs: Vec<ReplayJob>, policy: &str) -> f64 {
+        outcome_of(jobs, policy).mean_wait_seconds * 3.0
     }
 
     #[test]
-    fn first_come_first_served_lets_nobody_past() {
-        assert_eq!(waits("fcfs"), 99.0 + 148.0);
+    fn first_come_first_served_keeps_the_order_of_submission() {
+        assert_eq!(total_wait(jobs(), "fcfs"), 99.0 + 148.0);
+        let shuffled = jobs().into_iter().rev().collect();
+        assert_eq!(total_wait(shuffled, "fcfs"), 99.0 + 148.0, "a trace is sorted");
     }
 
     #[test]
-    fn backfilling_fills_holes_and_delays_nobody() {
-        assert_eq!(waits("easy"), 99.0);
-        // A long job beside it would delay the one that waits for all nodes.
+    fn backfilling_fills_gaps_without_delaying_the_first_in_the_queue() {
+        assert_eq!(total_wait(jobs(), "easy"), 99.0);
+        // A longer job would delay the one that waits for all nodes.
         let mut jobs = jobs();
         jobs[2] = job(2.0, 200.0, 5);
-        let outcome = replay(&jobs, 10, policy_named("easy").unwrap());
-        assert_eq!(outcome.mean_wait_seconds * 3.0, 99.0 + 148.0);
+        assert_eq!(total_wait(jobs, "easy"), 99.0 + 148.0);
     }
 
     #[test]
     fn the_shortest_job_goes_first() {
-        assert_eq!(waits("sjf"), 99.0);
-        let outcome = replay(
-            &[job(0.0, 10.0, 10), job(1.0, 50.0, 10), job(2.0, 20.0, 10)],
-            10,
-            policy_named("sjf").unwrap(),
-        );
+        assert_eq!(total_wait(jobs(), "sjf"), 99.0);
+        let outcome = outcome_of(vec![job(0.0, 10.0, 10), job(1.0, 50.0, 10), job(2.0, 20.0, 10)], "sjf");
         assert_eq!(outcome.mean_wait_seconds * 3.0, 8.0 + 29.0);
         assert!((outcome.utilisation - 1.0).abs() < 1e-9);
     }
 
     #[test]
     fn a_machine_is_large_enough_for_the_largest_job() {
-        assert_eq!(machine_for(&jobs(), 0.9), 612, "1,100 node seconds in two seconds");
-        assert_eq!(machine_for(&[job(0.0, 1.0, 7), job(1e6, 1.0, 1)], 0.9), 7);
+        let size = |jobs: Vec<ReplayJob>| ReplayTrace::new(jobs).machine_size(0.9).get();
+        assert_eq!(size(jobs()), 612, "1,100 node seconds in two seconds");
+        assert_eq!(size(vec![job(0.0, 1.0, 7), job(1e6, 1.0, 1)]), 7);
+        assert_eq!(size(Vec::new()), 1);
+    }
+
+    #[test]
+    fn a_replay_stops_on_request() {
+        let stop = Stop::default();
+        stop.now();
+        let trace = ReplayTrace::new(jobs());
+        let stopped = replay(&trace, NonZeroU64::MIN, policy_named("fcfs").unwrap(), &stop);
+        assert_eq!(stopped, Err(Stopped));
     }
 }

@@ -1,15 +1,15 @@
-//! Who is next.
+//! Scheduling policies.
 
 use super::{State, Waiting};
 
-/// Chooses among jobs that wait.
+/// Chooses the jobs that start next.
 pub trait Policy: Sync {
     fn name(&self) -> &'static str;
 
-    /// Places in the queue of those that start now, in order; all of them have to fit together.
+    /// Positions in the queue of the jobs that start now, in order. Together they have to fit.
     fn next(&self, state: &State<'_>) -> Vec<usize>;
 
-    /// Whether it has to know until when others run.
+    /// Whether it needs to know when running jobs end.
     fn looks_ahead(&self) -> bool {
         false
     }
@@ -18,10 +18,11 @@ pub trait Policy: Sync {
 /// First come, first served.
 struct Fcfs;
 
-/// Shortest (requested) job first.
+/// Shortest requested time first.
 struct Sjf;
 
-/// First come, first served, but others may go ahead as long as the first is not delayed by it (Lifka, 1995).
+/// EASY backfilling: first come, first served, but later jobs may start if they do not delay the first in the queue
+/// (Lifka, 1995).
 struct Easy;
 
 pub const POLICIES: [&dyn Policy; 3] = [&Fcfs, &Sjf, &Easy];
@@ -30,7 +31,7 @@ pub fn policy_named(name: &str) -> Option<&'static dyn Policy> {
     POLICIES.into_iter().find(|policy| policy.name() == name)
 }
 
-/// Those that fit, in this order, until one does not.
+/// The jobs that fit in this order, up to the first that does not.
 fn while_they_fit(mut order: impl Iterator<Item = usize>, queue: &[Waiting], mut n_free: u64) -> Vec<usize> {
     let mut chosen = Vec::new();
     while let Some(index) = order.next().filter(|index| queue[*index].n_nodes <= n_free) {
@@ -57,7 +58,7 @@ impl Policy for Sjf {
 
     fn next(&self, state: &State<'_>) -> Vec<usize> {
         let mut order: Vec<usize> = (0..state.queue.len()).collect();
-        order.sort_by(|a, b| state.queue[*a].requested.total_cmp(&state.queue[*b].requested));
+        order.sort_by(|a, b| state.queue[*a].requested_seconds.total_cmp(&state.queue[*b].requested_seconds));
         while_they_fit(order.into_iter(), state.queue, state.n_free)
     }
 }
@@ -78,12 +79,12 @@ impl Policy for Easy {
         if n_free == 0 {
             return chosen;
         }
-        // When the first that waits can start at the latest, and how many nodes are left over then.
+        // The latest start of the first waiting job, and the nodes that are left over then.
         let mut ends: Vec<(f64, u64)> = state.running.iter().map(|one| (one.until, one.n_nodes)).collect();
         ends.extend(
-            chosen
-                .iter()
-                .map(|index| (state.now + state.queue[*index].requested, state.queue[*index].n_nodes)),
+            chosen.iter().map(|index| {
+                (state.now + state.queue[*index].requested_seconds, state.queue[*index].n_nodes)
+            }),
         );
         ends.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut n_then = n_free;
@@ -100,7 +101,7 @@ impl Policy for Easy {
             if n_free == 0 {
                 break;
             }
-            let ends_before = state.now + waiting.requested <= start;
+            let ends_before = state.now + waiting.requested_seconds <= start;
             if waiting.n_nodes <= n_free && (ends_before || waiting.n_nodes <= n_spare) {
                 n_free -= waiting.n_nodes;
                 if !ends_before {

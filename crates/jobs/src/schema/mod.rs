@@ -1,6 +1,8 @@
-//! What the columns of a job trace are: found by looking at them, corrected in a file.
+//! The schema of a job trace: the role, type and format of each column, and constraints between columns.
+//! It is inferred from the data and can be corrected in a TOML file.
 
 mod infer;
+mod relations;
 
 use std::path::Path;
 
@@ -9,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::format::Format;
 
-/// Epoch seconds are larger than this, other times are not.
-const LEAST_EPOCH: f64 = 1e8;
-/// How SWF says in its header what its seconds are counted from.
+/// Epoch seconds are larger than this; times counted from the start of a trace are smaller.
+const MIN_EPOCH_SECONDS: f64 = 1e8;
+/// The SWF header line with the epoch second that times are counted from.
 pub const UNIX_START: &str = "UnixStartTime:";
 
 /// What a column means to a batch system.
@@ -20,7 +22,7 @@ pub const UNIX_START: &str = "UnixStartTime:";
 pub enum Role {
     Index,
     Submit,
-    /// Seconds since the job before.
+    /// Seconds since the submission of the previous job.
     Interval,
     Start,
     End,
@@ -32,12 +34,12 @@ pub enum Role {
     Gpus,
     Status,
     User,
-    /// What else it belongs to: a project, a queue.
+    /// A project, account or queue.
     Group,
 }
 
 impl Role {
-    /// Whether its cells are numbers or times; others may be words.
+    /// Whether cells have to be numbers or times. Other roles allow text.
     pub fn is_number(self) -> bool {
         !matches!(self, Self::Index | Self::Status | Self::User | Self::Group)
     }
@@ -79,33 +81,33 @@ impl Role {
     }
 }
 
-/// What the values of a column are.
+/// The type of a column.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
-    /// Another one for every job; made anew.
+pub enum ColumnKind {
+    /// A running number or a unique id. Generators number jobs anew.
     Index {
         first: Option<f64>,
     },
-    /// Always the same cell.
+    /// The same cell in every row.
     Constant {
         cell: String,
     },
     /// Whole numbers.
     Count,
-    /// Numbers with this many digits after the point.
+    /// Numbers with decimals.
     Real,
     Category,
-    /// A moment: the submission, or a time after one.
+    /// A time: the submission, or a later time of the job.
     Time,
-    /// `of` minus `less`, always.
+    /// `of` minus `less`.
     Difference {
         of: String,
         less: String,
     },
-    /// Seconds since the submission of the job before.
+    /// Seconds since the submission of the previous job.
     SincePrevious,
-    /// The product of these columns times `scale`, plus `offset`, always.
+    /// The product of the columns `of`, times `scale`, plus `offset`.
     Product {
         of: Vec<String>,
         scale: f64,
@@ -113,7 +115,7 @@ pub enum Kind {
     },
 }
 
-impl Kind {
+impl ColumnKind {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Index { .. } => "index",
@@ -127,6 +129,11 @@ impl Kind {
             Self::Product { .. } => "product",
         }
     }
+
+    /// Whether cells of such a column have to be numbers.
+    pub fn needs_numbers(&self) -> bool {
+        matches!(self, Self::Count | Self::Real | Self::Time)
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -135,13 +142,13 @@ pub struct ColumnSpec {
     pub name: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// How its numbers are written; nothing for words.
+    /// How numbers are written; none for text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub format: Option<Format>,
-    pub kind: Kind,
+    pub kind: ColumnKind,
 }
 
-/// What holds between two columns.
+/// A relation between two columns.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Rule {
@@ -149,17 +156,19 @@ pub enum Rule {
     MultipleOf { column: String, unit: String },
 }
 
-/// How often a rule holds in the trace that it was found in; one that always holds is kept to.
+/// A rule, and the fraction of jobs for which it holds. Synthetic jobs always obey a rule without exceptions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constraint {
     pub rule: Rule,
-    pub share: f64,
+    #[serde(alias = "share")]
+    pub fraction: f64,
 }
 
 impl Constraint {
-    pub fn is_kept(&self) -> bool {
-        self.share >= 1.0
+    /// Whether the rule holds without exception, and is enforced.
+    pub fn is_enforced(&self) -> bool {
+        self.fraction >= 1.0
     }
 }
 
@@ -169,10 +178,10 @@ pub struct Schema {
     pub columns: Vec<ColumnSpec>,
     #[serde(default)]
     pub constraints: Vec<Constraint>,
-    /// The moment of the first submission, where it is known.
-    #[serde(default)]
-    pub begins: Option<f64>,
-    /// What the file says of itself, line by line.
+    /// The first submission time, if there is a column of them.
+    #[serde(default, alias = "begins")]
+    pub first_submission: Option<f64>,
+    /// Header comments of the file, line by line.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -182,20 +191,20 @@ impl Schema {
         self.columns.iter().find(|column| column.role == Some(role))
     }
 
-    /// The epoch second that moments are counted from, where there is a calendar at all.
+    /// The epoch second that times are counted from, if the trace is tied to a calendar.
     pub fn epoch(&self) -> Option<f64> {
-        if self.begins? > LEAST_EPOCH {
+        if self.first_submission? > MIN_EPOCH_SECONDS {
             return Some(0.0);
         }
         let start = self.notes.iter().find_map(|note| note.strip_prefix(UNIX_START))?;
-        start.trim().parse().ok().filter(|epoch| *epoch > LEAST_EPOCH)
+        start.trim().parse().ok().filter(|epoch| *epoch > MIN_EPOCH_SECONDS)
     }
 
     pub fn column(&self, name: &str) -> Option<&ColumnSpec> {
         self.columns.iter().find(|column| column.name == name)
     }
 
-    /// The column that moments of this one are counted from: ends from starts, the rest from submissions.
+    /// The column that times of this one are relative to: starts for ends, submissions for the rest.
     pub fn reference(&self, column: &ColumnSpec) -> Option<&ColumnSpec> {
         let start = self.with_role(Role::Start).filter(|_| column.role == Some(Role::End));
         start.or_else(|| self.with_role(Role::Submit)).filter(|found| found.name != column.name)
@@ -203,11 +212,20 @@ impl Schema {
 
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
-        toml::from_str(&text).map_err(|error| Error::file(path, error))
+        toml::from_str(&text).map_err(|error| {
+            let line = error
+                .span()
+                .map_or(1, |span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
+            let message = format!("line {line}: {}", error.message());
+            Error::SchemaFile { path: path.display().to_string(), message }
+        })
     }
 
     pub fn write(&self, path: &Path) -> Result<()> {
-        let text = toml::to_string_pretty(self).map_err(|error| Error::file(path, error))?;
-        std::fs::write(path, text).map_err(Error::io(path))
+        let text = toml::to_string_pretty(self).map_err(|error| Error::SchemaFile {
+            path: path.display().to_string(),
+            message: error.to_string(),
+        })?;
+        Ok(files::write(path, text.as_bytes())?)
     }
 }

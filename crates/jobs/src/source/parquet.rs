@@ -1,4 +1,4 @@
-//! Parquet: columns of numbers, moments or words; nothing nested.
+//! Parquet: flat columns of numbers, times or text.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,34 +7,36 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 
 use super::table_of;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, TraceError};
 use crate::format::Format;
 use crate::table::Table;
 
+const MILLIS: f64 = 1e3;
+const MICROS: f64 = 1e6;
+
 pub fn read(path: &Path) -> Result<Table> {
-    let fault = |error: parquet::errors::ParquetError| Error::file(path, error);
-    let reader = SerializedFileReader::new(File::open(path).map_err(Error::io(path))?).map_err(fault)?;
+    let file = File::open(path).map_err(Error::io(path))?;
+    let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let names: Vec<String> = schema.columns().iter().map(|column| column.name().to_owned()).collect();
     let mut cells: Vec<Vec<String>> = vec![Vec::new(); names.len()];
-    for row in reader.get_row_iter(None).map_err(fault)? {
-        let row = row.map_err(fault)?;
+    for row in reader.get_row_iter(None).map_err(Error::parquet(path))? {
+        let row = row.map_err(Error::parquet(path))?;
         for (column, (name, field)) in cells.iter_mut().zip(row.get_column_iter()) {
-            column.push(cell(field).ok_or_else(|| {
-                Error::file(path, format!("column {name} is nested, and jobs are rows of plain cells"))
-            })?);
+            let nested = || Error::in_file(path)(TraceError::Nested { column: name.clone() });
+            column.push(cell(field).ok_or_else(nested)?);
         }
     }
     Ok(table_of(names, cells))
 }
 
 fn cell(field: &Field) -> Option<String> {
-    let moment = |seconds: i64| Format::MomentWithT.show(seconds as f64);
+    let time = |seconds: f64| Format::DateTimeT.show(seconds);
     Some(match field {
         Field::Null => String::new(),
         Field::Str(text) => text.clone(),
-        Field::TimestampMillis(time) => moment(time.div_euclid(1_000)),
-        Field::TimestampMicros(time) => moment(time.div_euclid(1_000_000)),
+        Field::TimestampMillis(millis) => time(*millis as f64 / MILLIS),
+        Field::TimestampMicros(micros) => time(*micros as f64 / MICROS),
         Field::Double(value) if value.is_nan() => String::new(),
         Field::Group(_) | Field::ListInternal(_) | Field::MapInternal(_) | Field::Bytes(_) => return None,
         other => other.to_string(),

@@ -1,18 +1,32 @@
-//! What every generator has to keep to.
+//! The contract of every generator.
 
-use jobs::generators::{Ask, FitSettings, Fitted, Model};
-use jobs::{Preset, Table, Trace};
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use jobs::fidelity::{CompareConfig, Fidelity, compare};
+use jobs::generators::{
+    Condition, GeneratorKind, LoadFactor, SampleExtent, SampleRequest, TimeSpan, TrainedGenerator,
+    TrainingConfig,
+};
+use jobs::{Error, Preset, Table, Trace};
 use learn::artifact::Provenance;
-use testbed::workspace;
+use workload::{Stop, Stopped};
 
 use crate::made::{HEADER, csv, trace, trace_of};
 
-fn fitted(trace: &Trace, model: Model) -> Fitted {
-    Fitted::fit(trace, model, FitSettings { n_epochs: Some(2), seed: 3 }, |_| {}).unwrap()
+const CONFIG: TrainingConfig = TrainingConfig { n_epochs: NonZeroUsize::new(2), seed: 3 };
+
+pub fn trained(trace: &Trace, kind: GeneratorKind) -> TrainedGenerator {
+    TrainedGenerator::fit(trace, kind, CONFIG, &Stop::default(), |_| {}).unwrap()
 }
 
-fn ask(n_jobs: usize, seed: u64) -> Ask {
-    Ask { n_jobs: Some(n_jobs), seed, ..Ask::default() }
+pub fn request(n_jobs: usize, seed: u64) -> SampleRequest {
+    let extent = SampleExtent::Jobs(NonZeroUsize::new(n_jobs).unwrap());
+    SampleRequest { extent, seed, ..SampleRequest::default() }
+}
+
+pub fn sampled(trained: &TrainedGenerator, request: &SampleRequest) -> Table {
+    trained.sample(request, &Stop::default()).unwrap()
 }
 
 fn numbers<'a>(table: &'a Table, name: &str) -> &'a [f64] {
@@ -20,22 +34,22 @@ fn numbers<'a>(table: &'a Table, name: &str) -> &'a [f64] {
 }
 
 #[test]
-fn what_is_made_has_the_columns_of_what_was_learnt_from_and_keeps_to_its_rules() {
-    for model in Model::ALL {
+fn synthetic_traces_have_the_columns_of_the_training_trace_and_obey_its_constraints() {
+    for kind in GeneratorKind::ALL {
         let trace = trace(400);
-        let fitted = fitted(&trace, model);
-        let table = fitted.sample(&ask(150, 1)).unwrap();
+        let trained = trained(&trace, kind);
+        let table = sampled(&trained, &request(150, 1));
         let names = |table: &Table| -> Vec<String> {
             table.columns.iter().map(|column| column.name.clone()).collect()
         };
-        assert_eq!(names(&table), names(&trace.table), "{}", model.name());
+        assert_eq!(names(&table), names(trace.table()), "{kind}");
         assert_eq!(table.n_rows(), 150);
         for name in ["u_id", "cpu_num", "node_num", "interval", "wall_time"] {
             let is_whole = numbers(&table, name).iter().all(|value| value.fract() == 0.0 && *value >= 0.0);
-            assert!(is_whole, "{} makes counts that are none of {name}", model.name());
+            assert!(is_whole, "{kind} samples a fraction of {name}");
         }
         let (cores, nodes) = (numbers(&table, "cpu_num"), numbers(&table, "node_num"));
-        assert!(cores.iter().zip(nodes).all(|(cores, nodes)| cores % nodes == 0.0), "{}", model.name());
+        assert!(cores.iter().zip(nodes).all(|(cores, nodes)| cores % nodes == 0.0), "{kind}");
         assert!(numbers(&table, "run_time").iter().all(|value| value.is_finite() && *value >= 0.0));
         let status = table.column("new_status").unwrap();
         assert!((0..150).all(|row| ["Pass", "Killed"].contains(&status.cell(row).as_str())));
@@ -43,23 +57,24 @@ fn what_is_made_has_the_columns_of_what_was_learnt_from_and_keeps_to_its_rules()
 }
 
 #[test]
-fn one_seed_makes_one_trace_also_after_it_was_on_disk() {
-    for model in Model::ALL {
-        let fitted = fitted(&trace(300), model);
+fn a_seed_determines_the_trace_also_after_storing_the_model() {
+    for kind in GeneratorKind::ALL {
+        let trained = trained(&trace(300), kind);
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("model");
-        fitted.write(&path, &Provenance::default()).unwrap();
-        let again = Fitted::read(&path).unwrap();
-        let table = fitted.sample(&ask(80, 5)).unwrap();
-        assert!(table == again.sample(&ask(80, 5)).unwrap(), "{}", model.name());
-        assert!(table != fitted.sample(&ask(80, 6)).unwrap(), "{}", model.name());
-        let second = Fitted::fit(&trace(300), model, fitted.origin.settings, |_| {}).unwrap();
-        assert!(table == second.sample(&ask(80, 5)).unwrap(), "{} learns the same", model.name());
+        trained.write(&path, &Provenance::default()).unwrap();
+        let loaded = TrainedGenerator::read(&path).unwrap();
+        assert_eq!(loaded.origin(), trained.origin());
+        let table = sampled(&trained, &request(80, 5));
+        assert!(table == sampled(&loaded, &request(80, 5)), "{kind}");
+        assert!(table != sampled(&trained, &request(80, 6)), "{kind}");
+        let again = self::trained(&trace(300), kind);
+        assert!(table == sampled(&again, &request(80, 5)), "{kind}: training is deterministic");
     }
 }
 
 #[test]
-fn odd_traces_are_learnt_from_without_making_nonsense() {
+fn unusual_traces_can_be_trained_on() {
     let with = |change: &dyn Fn(usize, Vec<String>) -> Vec<String>| {
         let lines = csv(120, 2);
         let rows = lines
@@ -89,70 +104,98 @@ fn odd_traces_are_learnt_from_without_making_nonsense() {
         ("every job its own user", with(&|row, cells| set(1, format!("u{row}"))(cells))),
     ];
     for (what, text) in cases {
-        for model in Model::ALL {
+        for kind in GeneratorKind::ALL {
             let trace = trace_of(&text, Preset::Dirlab).unwrap();
-            let table = fitted(&trace, model).sample(&ask(60, 1)).unwrap();
+            let table = sampled(&trained(&trace, kind), &request(60, 1));
             let is_missing = what.starts_with("missing");
             for column in table.columns.iter().filter(|column| !(is_missing && column.name == "wall_time")) {
                 let is_known =
                     column.as_numbers().is_none_or(|values| values.iter().all(|value| value.is_finite()));
-                assert!(is_known, "{}: {what}: {} has holes", model.name(), column.name);
+                assert!(is_known, "{kind}: {what}: {} has unknown values", column.name);
             }
         }
     }
 }
 
+fn condition(column: &str, value: &str) -> Condition {
+    Condition { column: column.into(), value: value.into() }
+}
+
 #[test]
 fn conditions_loads_and_spans_are_met() {
-    let fitted = fitted(&trace(600), Model::Sessions);
-    let condition = vec![("user".to_owned(), "3".to_owned()), ("nodes".to_owned(), "128".to_owned())];
-    let table = fitted.sample(&Ask { condition, ..ask(20, 1) }).unwrap();
+    let trained = trained(&trace(600), GeneratorKind::Sessions);
+    let conditions = vec![condition("user", "3"), condition("nodes", "128")];
+    let table = sampled(&trained, &SampleRequest { conditions, ..request(20, 1) });
     assert!(numbers(&table, "user").iter().all(|user| *user == 3.0));
     assert!(numbers(&table, "node_num").iter().all(|nodes| *nodes == 128.0));
-    let refused = |name: &str, cell: &str| {
-        let condition = vec![(name.to_owned(), cell.to_owned())];
-        fitted.sample(&Ask { condition, ..ask(20, 1) }).unwrap_err().to_string()
+    let rejected = |column: &str, value: &str| {
+        let conditions = vec![condition(column, value)];
+        let request = SampleRequest { conditions, ..request(20, 1) };
+        trained.sample(&request, &Stop::default()).unwrap_err().to_string()
     };
-    assert!(refused("colour", "red").starts_with("there is no column colour; there are interval, user"));
-    assert_eq!(refused("user", "99"), "user was never 99 in the trace learnt from");
-    assert_eq!(refused("nodes", "many"), "nodes=many: many is no number");
-    assert!(refused("nodes", "3").contains("meet the condition"));
-    let sum = |table: &Table| numbers(table, "interval").iter().sum::<f64>();
-    let (once, twice) = (
-        fitted.sample(&ask(300, 2)).unwrap(),
-        fitted.sample(&Ask { scale: Some(2.0), ..ask(300, 2) }).unwrap(),
+    assert!(
+        rejected("colour", "red").starts_with("there is no column colour; the columns are interval, user")
     );
-    assert!((sum(&once) / sum(&twice) - 2.0).abs() < 0.1);
-    let span = fitted.sample(&Ask { n_jobs: None, span: Some((1e9, 1e9 + 86_400.0)), ..ask(1, 1) }).unwrap();
+    assert_eq!(rejected("user", "99"), "user is never 99 in the training trace");
+    assert_eq!(rejected("gpu_num", "4"), "gpu_num is always 0 in the training trace");
+    assert_eq!(rejected("nodes", "many"), "nodes=many: many is not a number");
+    assert!(rejected("nodes", "3").contains("meet the condition"));
+    let length = |table: &Table| numbers(table, "interval").iter().sum::<f64>();
+    let once = sampled(&trained, &request(300, 2));
+    let load = LoadFactor::new(2.0).unwrap();
+    let twice = sampled(&trained, &SampleRequest { load, ..request(300, 2) });
+    assert!((length(&once) / length(&twice) - 2.0).abs() < 0.1);
+    let extent = SampleExtent::Span(TimeSpan::new(1e9, 1e9 + 86_400.0).unwrap());
+    let span = sampled(&trained, &SampleRequest { extent, ..request(1, 1) });
     assert!(span.n_rows() > 20 && numbers(&span, "interval")[1..].iter().sum::<f64>() < 86_400.0);
 }
 
 #[test]
-fn sessions_keep_the_order_that_rows_lose() {
+fn sessions_keep_the_sequence_that_independent_rows_lose() {
     let real = trace(3_000);
-    let jobs = real.jobs().unwrap();
-    let settings = jobs::fidelity::ScoreSettings { n_nodes: None, seed: 0 };
-    let mut found = Vec::new();
-    for model in [Model::Sessions, Model::GaussianCopula] {
-        let made = fitted(&real, model).jobs(3_000, 1);
-        found.push(jobs::fidelity::score(&jobs, &made, settings).unwrap());
-    }
-    let [sessions, copula] = &found[..] else { panic!("there are two") };
-    assert!(sessions.likeness.column_score > 0.95 && copula.likeness.column_score > 0.95);
-    let order = |one: &jobs::fidelity::Fidelity| one.likeness.order.autocorrelation[0].both.apart();
-    assert!(order(sessions) < 0.05 && order(copula) > 0.08, "{} {}", order(sessions), order(copula));
-    let stretches = |one: &jobs::fidelity::Fidelity| one.likeness.classifier.stretch_auc.unwrap();
+    let features = real.features().unwrap();
+    let fidelity = |kind| {
+        let synthetic = trained(&real, kind).sample_features(3_000, 1, &Stop::default()).unwrap();
+        compare(&features, &synthetic, CompareConfig::default(), &Stop::default()).unwrap()
+    };
+    let (sessions, copula) = (fidelity(GeneratorKind::Sessions), fidelity(GeneratorKind::GaussianCopula));
+    assert!(sessions.similarity.column_score > 0.95 && copula.similarity.column_score > 0.95);
+    let lag_1 = |one: &Fidelity| one.similarity.sequence.autocorrelation[0].figure.difference();
+    assert!(lag_1(&sessions) < 0.05 && lag_1(&copula) > 0.08, "{} {}", lag_1(&sessions), lag_1(&copula));
+    let windows = |one: &Fidelity| one.similarity.classifier.window_auc.unwrap();
     assert!(
-        stretches(sessions) < 0.8 && stretches(copula) > 0.9,
+        windows(&sessions) < 0.8 && windows(&copula) > 0.9,
         "{} {}",
-        stretches(sessions),
-        stretches(copula)
+        windows(&sessions),
+        windows(&copula)
     );
 }
 
+/// Asks to stop after a moment, and returns how long the operation went on.
+fn seconds_to_stop(operation: impl FnOnce(&Stop) -> Result<(), Error>) -> f64 {
+    let stop = Stop::after(Some(Duration::from_millis(50)));
+    let started = Instant::now();
+    let error = operation(&stop).unwrap_err();
+    assert!(matches!(error, Error::Stopped(Stopped)), "{error}");
+    started.elapsed().as_secs_f64()
+}
+
 #[test]
-fn a_model_of_the_first_version_is_still_read() {
-    let fitted = Fitted::read(&workspace().join("fixtures/artifact/jobs-v1")).unwrap();
-    assert_eq!(fitted.model, Model::Sessions);
-    assert_eq!(fitted.sample(&ask(10, 1)).unwrap().n_rows(), 10);
+fn training_sampling_and_comparing_stop_within_a_second() {
+    let real = trace(2_000);
+    let many_epochs = TrainingConfig { n_epochs: NonZeroUsize::new(100_000), seed: 0 };
+    for kind in [GeneratorKind::Ctgan, GeneratorKind::SequenceCopulagan, GeneratorKind::Tvae] {
+        let seconds =
+            seconds_to_stop(|stop| TrainedGenerator::fit(&real, kind, many_epochs, stop, |_| {}).map(|_| ()));
+        assert!(seconds < 1.0, "{kind}: {seconds} s");
+    }
+    for kind in [GeneratorKind::Sessions, GeneratorKind::GaussianCopula, GeneratorKind::SequenceCopulagan] {
+        let trained = trained(&trace(300), kind);
+        let seconds = seconds_to_stop(|stop| trained.sample(&request(2_000_000, 1), stop).map(|_| ()));
+        assert!(seconds < 1.0, "{kind}: {seconds} s");
+    }
+    let features = trace(20_000).features().unwrap();
+    let seconds =
+        seconds_to_stop(|stop| compare(&features, &features, CompareConfig::default(), stop).map(|_| ()));
+    assert!(seconds < 1.0, "compare: {seconds} s");
 }

@@ -1,19 +1,36 @@
-//! Files: what is read, what is refused, what is written.
+//! Reading and writing files.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use jobs::generators::{Ask, FitSettings, Fitted, Model};
-use jobs::{Kind, Preset, Role, Schema, Trace, sink};
+use jobs::generators::{
+    GeneratorKind, LoadFactor, SampleExtent, SampleRequest, TimeSpan, TrainedGenerator, TrainingConfig,
+};
+use jobs::trace::{ReadOptions, Warning};
+use jobs::{ColumnKind, Preset, Role, Schema, Table, Trace, sink};
+use workload::Stop;
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
+use crate::contract::{request, sampled, trained};
 use crate::made::{HEADER, csv, trace, trace_of};
 
 fn read(path: &Path, preset: Preset) -> jobs::Result<Trace> {
-    Trace::read(path, preset, &BTreeMap::new(), None)
+    Trace::read(path, &ReadOptions::preset(preset))
+}
+
+fn read_csv<const N: usize>(path: &Path, roles: [(&str, Role); N]) -> jobs::Result<Trace> {
+    let roles = roles.map(|(column, role)| (column.to_owned(), role)).into();
+    Trace::read(path, &ReadOptions { roles, ..ReadOptions::preset(Preset::Csv) })
+}
+
+fn write(path: &Path, trace: &Trace) {
+    sink::write(path, trace.table(), trace.schema()).unwrap();
+}
+
+fn numbers<'a>(table: &'a Table, name: &str) -> &'a [f64] {
+    table.column(name).unwrap().as_numbers().unwrap()
 }
 
 #[test]
@@ -41,32 +58,30 @@ fn a_table_comes_back_from_csv_swf_and_parquet() {
     let folder = tempfile::tempdir().unwrap();
     for name in ["out.csv", "out.parquet"] {
         let path = folder.path().join(name);
-        sink::write(&path, &trace.table, &trace.schema).unwrap();
-        let again =
-            Trace::read(&path, Preset::Dirlab, &BTreeMap::new(), Some(trace.schema.clone())).unwrap().jobs();
-        assert_eq!(again.unwrap(), trace.jobs().unwrap(), "{name}");
+        write(&path, &trace);
+        let schema = Some(trace.schema().clone());
+        let again = Trace::read(&path, &ReadOptions { schema, ..ReadOptions::preset(Preset::Dirlab) });
+        assert_eq!(again.unwrap().features().unwrap(), trace.features().unwrap(), "{name}");
     }
     let path = folder.path().join("out.swf");
-    sink::write(&path, &trace.table, &trace.schema).unwrap();
-    let swf = read(&path, Preset::Swf).unwrap().jobs().unwrap();
-    let jobs = trace.jobs().unwrap();
+    write(&path, &trace);
+    let swf = read(&path, Preset::Swf).unwrap().features().unwrap();
+    let jobs = trace.features().unwrap();
     assert_eq!(swf.intervals()[1..], jobs.intervals()[1..]);
     assert_eq!(swf.with_role(Role::RunTime), jobs.with_role(Role::RunTime));
     assert_eq!(swf.with_role(Role::Cores), jobs.with_role(Role::Cores));
     let path = folder.path().join("out.json");
-    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    write(&path, &trace);
     let batsim: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
     assert_eq!(batsim["jobs"].as_array().unwrap().len(), 60);
     let profile = batsim["jobs"][7]["profile"].as_str().unwrap();
     assert_eq!(batsim["profiles"][profile]["delay"], jobs.with_role(Role::RunTime).unwrap()[7]);
-    let error = sink::write(&folder.path().join("out.txt"), &trace.table, &trace.schema).unwrap_err();
-    assert!(
-        error.to_string().ends_with("the name of the file ends in .csv, .swf, .parquet or .json (Batsim)")
-    );
+    let error = sink::write(&folder.path().join("out.txt"), trace.table(), trace.schema()).unwrap_err();
+    assert!(error.to_string().ends_with("unknown extension; use .csv, .swf, .parquet or .json (Batsim)"));
 }
 
 #[test]
-fn swf_keeps_its_header_and_names_its_faults() {
+fn swf_headers_are_kept_and_faults_are_located() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("log.swf");
     let job = |number: u32, submit: u32| {
@@ -75,18 +90,17 @@ fn swf_keeps_its_header_and_names_its_faults() {
     let jobs: Vec<String> = (1..60).map(|number| job(number, number * 100)).collect();
     std::fs::write(&path, format!("; Computer: Toy\n; MaxJobs: 59\n{}\n", jobs.join("\n"))).unwrap();
     let trace = read(&path, Preset::Swf).unwrap();
-    assert_eq!(trace.schema.notes, ["Computer: Toy", "MaxJobs: 59"]);
-    let fitted =
-        Fitted::fit(&trace, Model::Sessions, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
-    let table = fitted.sample(&Ask { n_jobs: Some(30), ..Default::default() }).unwrap();
+    assert_eq!(trace.schema().notes, ["Computer: Toy", "MaxJobs: 59"]);
+    let trained = trained(&trace, GeneratorKind::Sessions);
+    let table = sampled(&trained, &request(30, 0));
     let out = folder.path().join("made.swf");
-    sink::write(&out, &table, &fitted.schema).unwrap();
+    sink::write(&out, &table, trained.schema()).unwrap();
     let text = std::fs::read_to_string(&out).unwrap();
     assert!(text.contains("; Computer: Toy\n") && text.contains("; MaxJobs: 30\n"), "{text}");
-    assert_eq!(read(&out, Preset::Swf).unwrap().table.n_rows(), 30);
+    assert_eq!(read(&out, Preset::Swf).unwrap().table().n_rows(), 30);
     for (line, reason) in [
         ("1 2 3", "line 1: 3 fields, but SWF has 18"),
-        ("x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "line 1: job is \"x\", no number"),
+        ("x 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "line 1: job is \"x\", which is not a finite number"),
     ] {
         std::fs::write(&path, line).unwrap();
         assert!(read(&path, Preset::Swf).unwrap_err().to_string().ends_with(reason));
@@ -94,16 +108,16 @@ fn swf_keeps_its_header_and_names_its_faults() {
 }
 
 #[test]
-fn what_sacct_prints_is_read() {
+fn output_of_sacct_is_read() {
     let text = "JobID|User|Submit|Start|End|Elapsed|Timelimit|NCPUS|NNodes|State\n\
         11|ann|2026-11-15T08:00:00|2026-11-15T08:00:30|2026-11-15T09:00:30|01:00:00|1-00:00:00|64|1|COMPLETED\n\
         12|bob|2026-11-15T08:01:00|2026-11-15T08:02:00|2026-11-15T08:02:10|00:00:10|01:00:00|128|2|FAILED\n\
         13|ann|2026-11-15T08:05:00|Unknown|Unknown|00:00:00|01:00:00|64|1|PENDING\n";
     let trace = trace_of(text, Preset::Sacct).unwrap();
-    let kind = |name: &str| trace.schema.column(name).unwrap().kind.clone();
-    assert_eq!(kind("Elapsed"), Kind::Count);
-    assert_eq!(kind("Start"), Kind::Time);
-    let jobs = trace.jobs().unwrap();
+    let kind = |name: &str| trace.schema().column(name).unwrap().kind.clone();
+    assert_eq!(kind("Elapsed"), ColumnKind::Count);
+    assert_eq!(kind("Start"), ColumnKind::Time);
+    let jobs = trace.features().unwrap();
     assert_eq!(jobs.intervals(), [0.0, 60.0, 240.0]);
     assert_eq!(jobs.with_role(Role::RunTime).unwrap(), [3_600.0, 10.0, 0.0]);
     assert_eq!(jobs.with_role(Role::RequestedTime).unwrap()[0], 86_400.0);
@@ -111,7 +125,7 @@ fn what_sacct_prints_is_read() {
 }
 
 #[test]
-fn what_says_the_same_twice_is_found_and_stays_so() {
+fn derived_columns_are_found_and_stay_consistent() {
     let mut text = "submit,start,end,seconds,nodes,node_hours,user\n".to_owned();
     for job in 0..80i64 {
         let (submit, wait, run, nodes) =
@@ -123,20 +137,19 @@ fn what_says_the_same_twice_is_found_and_stays_so() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.csv");
     std::fs::write(&path, text).unwrap();
-    let roles =
-        [("submit", Role::Submit), ("start", Role::Start), ("end", Role::End), ("seconds", Role::RunTime)];
-    let roles: BTreeMap<String, Role> = roles
-        .into_iter()
-        .chain([("nodes", Role::Nodes), ("user", Role::User)])
-        .map(|(name, role)| (name.to_owned(), role))
-        .collect();
-    let trace = Trace::read(&path, Preset::Csv, &roles, None).unwrap();
-    let kind = |name: &str| trace.schema.column(name).unwrap().kind.name();
+    let roles = [
+        ("submit", Role::Submit),
+        ("start", Role::Start),
+        ("end", Role::End),
+        ("seconds", Role::RunTime),
+        ("nodes", Role::Nodes),
+        ("user", Role::User),
+    ];
+    let trace = read_csv(&path, roles).unwrap();
+    let kind = |name: &str| trace.schema().column(name).unwrap().kind.name();
     assert_eq!((kind("seconds"), kind("node_hours"), kind("end")), ("difference", "product", "time"));
-    let fitted =
-        Fitted::fit(&trace, Model::GaussianCopula, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
-    let table = fitted.sample(&Ask { n_jobs: Some(40), ..Default::default() }).unwrap();
-    let column = |name: &str| table.column(name).unwrap().as_numbers().unwrap();
+    let table = sampled(&trained(&trace, GeneratorKind::GaussianCopula), &request(40, 0));
+    let column = |name: &str| numbers(&table, name);
     for row in 0..40 {
         assert_eq!(column("end")[row] - column("start")[row], column("seconds")[row]);
         assert!(
@@ -147,38 +160,47 @@ fn what_says_the_same_twice_is_found_and_stays_so() {
 }
 
 #[test]
-fn bad_input_is_one_clear_line_or_put_right_and_said() {
-    let refused =
-        |text: &str| trace_of(text, Preset::Dirlab).and_then(|trace| trace.jobs()).unwrap_err().to_string();
+fn invalid_input_gives_one_clear_line_or_a_warning() {
+    let rejected = |text: &str| trace_of(text, Preset::Dirlab).unwrap_err().to_string();
     let without_path =
         |line: String| line.split_once(": ").map_or(line.clone(), |(_, reason)| reason.to_owned());
-    assert_eq!(without_path(refused("")), "the file is empty");
-    assert_eq!(without_path(refused(&format!("{HEADER}\n"))), "there is no job in it");
-    assert!(refused(&format!("{HEADER}\n1,2,3\n")).ends_with("line 2: 3 cells, but the header has 9"));
-    assert!(refused("a,b\n1,2\n").contains("there is no column for the submission"));
+    assert_eq!(without_path(rejected("")), "the file is empty");
+    assert_eq!(without_path(rejected(&format!("{HEADER}\n"))), "there are no jobs in it");
+    assert!(rejected(&format!("{HEADER}\n1,2,3\n")).ends_with("line 2: 3 cells, but the header has 9"));
+    assert!(
+        rejected("a,b\n1,2\n").ends_with("this is not a trace of preset dirlab: there is no column interval")
+    );
     let one = trace_of(&format!("{HEADER}\n0,1,0,64,1,0,5,60,Pass\n"), Preset::Dirlab).unwrap();
-    let error =
-        Fitted::fit(&one, Model::Sessions, FitSettings { n_epochs: None, seed: 0 }, |_| {}).err().unwrap();
-    assert_eq!(error.to_string(), "there are 1 jobs; 20 are the least to learn from");
+    let trained = TrainedGenerator::fit(
+        &one,
+        GeneratorKind::Sessions,
+        TrainingConfig::default(),
+        &Stop::default(),
+        |_| {},
+    );
+    assert_eq!(trained.err().unwrap().to_string(), "the trace has 1 jobs, and training needs at least 20");
     let text = csv(30, 1);
     let with_negative = text.lines().enumerate().map(|(line, text)| match line {
         5 => "4,1,0,64,1,-17,5,60,Pass\n".to_owned(),
         _ => format!("{text}\n"),
     });
     let negative = trace_of(&with_negative.collect::<String>(), Preset::Dirlab).unwrap();
-    assert_eq!(negative.jobs().unwrap().intervals()[4], 0.0);
-    assert_eq!(negative.warnings, ["1 intervals are missing or negative; they count as zero"]);
+    assert_eq!(negative.features().unwrap().intervals()[4], 0.0);
+    assert_eq!(negative.warnings(), [Warning::InvalidIntervals { n_jobs: 1 }]);
     let unsorted = "submit,seconds\n300,5\n100,6\n200,7\n";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("jobs.csv");
     std::fs::write(&path, unsorted).unwrap();
-    let roles = BTreeMap::from([("submit".to_owned(), Role::Submit), ("seconds".to_owned(), Role::RunTime)]);
-    let trace = Trace::read(&path, Preset::Csv, &roles, None).unwrap();
-    assert_eq!(trace.jobs().unwrap().intervals(), [0.0, 100.0, 100.0]);
-    assert_eq!(trace.warnings, ["1 jobs came before the one above them; they were put in order"]);
-    let unknown = BTreeMap::from([("when".to_owned(), Role::Submit)]);
-    let error = Trace::read(&path, Preset::Csv, &unknown, None).unwrap_err().to_string();
-    assert!(error.ends_with("there is no column when; there are submit, seconds"), "{error}");
+    let trace = read_csv(&path, [("submit", Role::Submit), ("seconds", Role::RunTime)]).unwrap();
+    assert_eq!(trace.features().unwrap().intervals(), [0.0, 100.0, 100.0]);
+    assert_eq!(trace.warnings(), [Warning::OutOfOrder { n_jobs: 1 }]);
+    let error = read_csv(&path, [("when", Role::Submit)]).unwrap_err().to_string();
+    assert!(error.ends_with("there is no column when; the columns are submit, seconds"), "{error}");
+    let error = read_csv(&path, []).unwrap_err().to_string();
+    assert!(
+        error.ends_with("no column has the submission time of jobs, or the interval since the previous one"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -186,15 +208,19 @@ fn a_schema_can_be_corrected_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(40);
     let path = folder.path().join("schema.toml");
-    trace.schema.write(&path).unwrap();
-    assert_eq!(Schema::read(&path).unwrap(), trace.schema);
+    trace.schema().write(&path).unwrap();
+    assert_eq!(Schema::read(&path).unwrap(), *trace.schema());
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("constraints", "constrains")).unwrap();
-    assert!(Schema::read(&path).unwrap_err().to_string().contains("constrains"), "a misspelt key is refused");
+    let error = Schema::read(&path).unwrap_err().to_string();
+    assert!(
+        error.contains("constrains") && !error.contains('\n'),
+        "a misspelt key is rejected in one line: {error}"
+    );
 }
 
 #[test]
-fn cells_that_are_no_numbers_count_as_not_known_and_a_column_of_words_is_refused() {
+fn cells_that_are_not_numbers_count_as_unknown() {
     let text = csv(80, 1);
     let with_run = |cell: &str, n_rows: usize| {
         let change = |(row, line): (usize, &str)| {
@@ -208,22 +234,22 @@ fn cells_that_are_no_numbers_count_as_not_known_and_a_column_of_words_is_refused
     };
     for cell in ["banana", "inf", "1e400"] {
         let trace = trace_of(&with_run(cell, 2), Preset::Dirlab).unwrap();
-        assert!(
-            trace.warnings[0].starts_with("2 cells of run_time are no numbers")
-                && trace.warnings[0].ends_with(cell)
-        );
-        let runs = trace.jobs().unwrap();
+        let (column, first) = ("run_time".to_owned(), cell.to_owned());
+        assert_eq!(trace.warnings(), [Warning::NotNumbers { column, n_cells: 2, first }]);
+        let runs = trace.features().unwrap();
         assert_eq!(runs.with_role(Role::RunTime).unwrap().iter().filter(|run| run.is_nan()).count(), 2);
-        let settings = FitSettings { n_epochs: None, seed: 0 };
-        let fitted = Fitted::fit(&trace, Model::Sessions, settings, |_| {}).unwrap();
-        assert_eq!(fitted.sample(&Ask { n_jobs: Some(50), ..Ask::default() }).unwrap().n_rows(), 50);
+        let trained = trained(&trace, GeneratorKind::Sessions);
+        assert_eq!(sampled(&trained, &request(50, 0)).n_rows(), 50);
     }
-    let refusal = trace_of(&with_run("banana", 70), Preset::Dirlab).unwrap_err().to_string();
-    assert!(refusal.ends_with("run_time is to hold numbers or times, and holds banana"), "{refusal}");
+    let error = trace_of(&with_run("banana", 70), Preset::Dirlab).unwrap_err().to_string();
+    assert!(
+        error.ends_with("column run_time has to contain numbers or times, but contains \"banana\""),
+        "{error}"
+    );
 }
 
 #[test]
-fn steps_of_slurm_are_no_jobs_and_limits_that_there_are_not_are_not_known() {
+fn steps_of_slurm_jobs_are_left_out_and_missing_limits_are_unknown() {
     let mut text = "JobID|User|Submit|Start|End|Elapsed|Timelimit|NCPUS|State\n".to_owned();
     for job in 0..40 {
         let limit = if job % 4 == 0 { "UNLIMITED" } else { "1-00:00:00" };
@@ -233,21 +259,21 @@ fn steps_of_slurm_are_no_jobs_and_limits_that_there_are_not_are_not_known() {
         text += &format!("{job}.batch||{submit}|{start}|{end}|00:10:00||4|COMPLETED\n");
     }
     let trace = trace_of(&text, Preset::Sacct).unwrap();
-    assert_eq!(trace.warnings, ["40 steps of jobs are left out"]);
-    let jobs = trace.jobs().unwrap();
-    assert_eq!(jobs.len(), 40);
+    assert_eq!(trace.warnings(), [Warning::JobSteps { n_steps: 40 }]);
+    let jobs = trace.features().unwrap();
+    assert_eq!(jobs.n_jobs(), 40);
     assert_eq!(jobs.with_role(Role::RequestedTime).unwrap()[1], 86_400.0);
     assert!(jobs.with_role(Role::RequestedTime).unwrap()[0].is_nan());
-    // What we write has commas, and is read again.
+    // Written with commas, and read again.
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("again.csv");
-    sink::write(&path, &trace.table, &trace.schema).unwrap();
-    let again = read(&path, Preset::Sacct).unwrap().jobs().unwrap();
+    write(&path, &trace);
+    let again = read(&path, Preset::Sacct).unwrap().features().unwrap();
     assert_eq!(format!("{again:?}"), format!("{jobs:?}"), "what is not known is not equal to itself");
 }
 
 #[test]
-fn limits_of_supercloud_are_minutes_and_stay_minutes_in_what_is_written() {
+fn limits_of_supercloud_are_read_and_written_in_minutes() {
     let mut text = "id_job,id_user,time_submit,time_start,time_end,timelimit,cpus_req,state\n".to_owned();
     for job in 0..40 {
         let (submit, limit) =
@@ -261,27 +287,27 @@ fn limits_of_supercloud_are_minutes_and_stay_minutes_in_what_is_written() {
         );
     }
     let trace = trace_of(&text, Preset::Supercloud).unwrap();
-    let jobs = trace.jobs().unwrap();
+    let jobs = trace.features().unwrap();
     let limits = jobs.with_role(Role::RequestedTime).unwrap();
     assert!(limits[0].is_nan() && limits[1] == 43_200.0);
     let folder = tempfile::tempdir().unwrap();
     for name in ["out.csv", "out.parquet"] {
         let path = folder.path().join(name);
-        sink::write(&path, &trace.table, &trace.schema).unwrap();
-        let again = read(&path, Preset::Supercloud).unwrap().jobs().unwrap();
+        write(&path, &trace);
+        let again = read(&path, Preset::Supercloud).unwrap().features().unwrap();
         // What is not known is not equal to itself.
         assert_eq!(format!("{again:?}"), format!("{jobs:?}"), "{name}");
     }
     let path = folder.path().join("out.swf");
-    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    write(&path, &trace);
     let swf = read(&path, Preset::Swf).unwrap();
-    let column = |name: &str| swf.table.column(name).unwrap().as_numbers().unwrap()[..4].to_vec();
+    let column = |name: &str| numbers(swf.table(), name)[..4].to_vec();
     assert_eq!(column("requested_time")[1..], [43_200.0; 3]);
     assert_eq!(column("status"), [1.0, 5.0, 0.0, 1.0]);
 }
 
 #[test]
-fn machines_that_are_given_out_by_gpus_have_as_many_processors_in_swf() {
+fn jobs_on_machines_allocated_by_gpu_have_that_many_processors_in_swf() {
     let text = csv(30, 1);
     let lines = text.lines().skip(1).map(|line| {
         let mut cells: Vec<&str> = line.split(',').collect();
@@ -292,13 +318,13 @@ fn machines_that_are_given_out_by_gpus_have_as_many_processors_in_swf() {
     let trace = trace_of(&text, Preset::Dirlab).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.swf");
-    sink::write(&path, &trace.table, &trace.schema).unwrap();
+    write(&path, &trace);
     let swf = read(&path, Preset::Swf).unwrap();
-    assert!(swf.table.column("processors").unwrap().as_numbers().unwrap().iter().all(|count| *count == 8.0));
+    assert!(numbers(swf.table(), "processors").iter().all(|count| *count == 8.0));
 }
 
 #[test]
-fn a_span_is_kept_to_at_any_load_and_its_header_says_when_it_is() {
+fn a_span_keeps_the_daily_cycle_at_any_load_and_its_start_is_in_the_header() {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
     // Few come at night; the trace begins at a midnight.
     let is_day = |hour: u32| (8..18).contains(&hour);
@@ -315,19 +341,19 @@ fn a_span_is_kept_to_at_any_load_and_its_header_says_when_it_is() {
     std::fs::write(&path, format!("; UnixStartTime: 864000000\n; EndTime: long ago\n{}\n", jobs.join("\n")))
         .unwrap();
     let trace = read(&path, Preset::Swf).unwrap();
-    let fitted =
-        Fitted::fit(&trace, Model::Sessions, FitSettings { n_epochs: None, seed: 0 }, |_| {}).unwrap();
-    assert!(fitted.has_calendar());
+    let trained = trained(&trace, GeneratorKind::Sessions);
+    assert!(trained.has_calendar());
     // A midnight, weeks of seven days after that one.
     let from = 864_000_000.0 + 1_000.0 * 604_800.0;
     let n_jobs: Vec<usize> = [1.0, 2.0]
         .into_iter()
         .map(|scale| {
-            let span = Some((from, from + 7.0 * 86_400.0));
-            let table = fitted.sample(&Ask { span, scale: Some(scale), ..Ask::default() }).unwrap();
+            let extent = SampleExtent::Span(TimeSpan::new(from, from + 7.0 * 86_400.0).unwrap());
+            let load = LoadFactor::new(scale).unwrap();
+            let table = sampled(&trained, &SampleRequest { extent, load, ..SampleRequest::default() });
             assert!(table.notes.iter().any(|note| note == "UnixStartTime: 1468800000"), "{:?}", table.notes);
             assert!(table.notes.iter().all(|note| !note.starts_with("EndTime")));
-            let submits = table.column("submit").unwrap().as_numbers().unwrap();
+            let submits = numbers(&table, "submit");
             assert!(submits.iter().all(|submit| (0.0..7.0 * 86_400.0).contains(submit)));
             let by_day = submits.iter().filter(|submit| is_day((**submit / 3_600.0) as u32 % 24)).count();
             // By chance it would be 0.42.
@@ -337,4 +363,66 @@ fn a_span_is_kept_to_at_any_load_and_its_header_says_when_it_is() {
         .collect();
     let ratio = n_jobs[1] as f64 / n_jobs[0] as f64;
     assert!((1.7..2.3).contains(&ratio), "{n_jobs:?}");
+}
+
+/// The header that ALCF publishes for DIM_JOB_COMPOSITE, with made-up jobs.
+fn alcf(fraction: &str) -> String {
+    let mut text = "JOB_NAME,COBALT_JOBID,MACHINE_NAME,QUEUED_TIMESTAMP,QUEUED_DATE_ID,START_TIMESTAMP,START_DATE_ID,\
+        END_TIMESTAMP,END_DATE_ID,USERNAME_GENID,PROJECT_NAME_GENID,QUEUE_NAME,WALLTIME_SECONDS,RUNTIME_SECONDS,\
+        NODES_USED,NODES_REQUESTED,CORES_USED,CORES_REQUESTED,LOCATION,EXIT_STATUS,ELIGIBLE_WAIT_SECONDS,\
+        ELIGIBLE_WAIT_FACTOR,QUEUED_WAIT_SECONDS,QUEUED_WAIT_FACTOR,REQUESTED_CORE_HOURS,USED_CORE_HOURS,\
+        CAPABILITY_USAGE_CORE_HOURS,NONCAPABILITY_USAGE_CORE_HOURS,BUCKETS_A1_USAGE_CORE_HOURS,\
+        BUCKETS_A2_USAGE_CORE_HOURS,BUCKETS_B1_USAGE_CORE_HOURS,BUCKETS_B2_USAGE_CORE_HOURS,\
+        BUCKETS_C1_USAGE_CORE_HOURS,BUCKETS_C2_USAGE_CORE_HOURS,MACHINE_PARTITION,EXIT_CODE,MODE,RESID,DELETED_BY,CREATE_TIMESTAMP\n"
+        .to_owned();
+    for job in 0..40 {
+        let time = |minutes: u32| format!("2021-03-01 {:02}:{:02}:07{fraction}", minutes / 60, minutes % 60);
+        let (queued, start, end) = (time(job * 7), time(job * 7 + 1), time(job * 7 + 31));
+        let (nodes, cores) = (1 + job % 4, 64 * (1 + job % 4));
+        text += &format!(
+            "{job}.theta,{},theta,{queued},20210301,{start},20210301,{end},20210301,U{},P{},default,3600,1800,\
+             {nodes},{nodes},{cores},{cores},0-{nodes},{},60,1,60,1,{cores},{},0,0,0,0,0,0,0,0,p,0,script,-1,,{queued}\n",
+            500_000 + job,
+            job % 5,
+            job % 2,
+            job % 3 % 2,
+            f64::from(cores) / 2.0,
+        );
+    }
+    text
+}
+
+#[test]
+fn timestamps_of_alcf_may_have_fractions_of_a_second() {
+    let whole = trace_of(&alcf(""), Preset::Alcf).unwrap().features().unwrap();
+    assert_eq!(whole.intervals()[1..4], [420.0; 3]);
+    assert_eq!(whole.with_role(Role::Wait).unwrap()[0], 60.0);
+    for fraction in [".0", ".000000", ".250000"] {
+        let trace = trace_of(&alcf(fraction), Preset::Alcf).unwrap();
+        assert_eq!(trace.features().unwrap(), whole, "{fraction}");
+        assert_eq!(trace.schema().column("QUEUED_TIMESTAMP").unwrap().kind, ColumnKind::Time);
+    }
+    let trace = trace_of(&alcf(".25"), Preset::Alcf).unwrap();
+    assert_eq!(
+        trace.table().column("QUEUED_TIMESTAMP").unwrap().cell(1),
+        "2021-03-01 00:14:07.25".replace("14", "07")
+    );
+    let table = sampled(&trained(&trace, GeneratorKind::Sessions), &request(30, 1));
+    assert_eq!(table.columns.len(), trace.table().columns.len());
+}
+
+#[test]
+fn a_write_that_fails_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = trace(60);
+    for extension in ["csv", "swf", "json", "parquet"] {
+        // A directory with the name of the file: the last step of writing fails.
+        let path = folder.path().join(format!("out.{extension}"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::write(path.join("file"), "").unwrap();
+        assert!(sink::write(&path, trace.table(), trace.schema()).is_err(), "{extension}");
+        assert!(path.join("file").is_file(), "{extension}: the directory is untouched");
+    }
+    let n_entries = std::fs::read_dir(folder.path()).unwrap().count();
+    assert_eq!(n_entries, 4, "no temporary file is left");
 }

@@ -1,14 +1,15 @@
-//! A small trace of our own making: users who come back and repeat themselves.
+//! A small synthetic trace with sessions: users who submit several similar jobs in a row.
 
 use std::fmt::Write;
 
+use jobs::trace::ReadOptions;
 use jobs::{Preset, Trace};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 pub const HEADER: &str = "u_id,user,gpu_num,cpu_num,node_num,interval,run_time,wall_time,new_status";
 
-/// CSV in the layout of DIR-LAB.
+/// CSV in the layout of preset dirlab.
 pub fn csv(n_jobs: usize, seed: u64) -> String {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut text = format!("{HEADER}\n");
@@ -35,7 +36,7 @@ pub fn trace_of(text: &str, preset: Preset) -> jobs::Result<Trace> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.csv");
     std::fs::write(&path, text).unwrap();
-    Trace::read(&path, preset, &std::collections::BTreeMap::new(), None)
+    Trace::read(&path, &ReadOptions::preset(preset))
 }
 
 pub fn trace(n_jobs: usize) -> Trace {

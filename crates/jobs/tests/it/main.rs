@@ -4,4 +4,7 @@
 
 mod contract;
 mod files;
+mod golden;
 mod made;
+mod mismatch;
+mod properties;

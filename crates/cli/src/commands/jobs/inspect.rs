@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use jobs::schema::Rule;
-use jobs::{Column, Kind, Trace, Values};
+use jobs::{Column, ColumnKind, Values};
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
@@ -12,56 +12,58 @@ use crate::output::{eprint_note, print, print_json, print_table};
 
 pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let trace = args.reading.read(&args.input)?;
+    let schema = trace.schema();
     if let Some(path) = &args.write_schema {
-        trace.schema.write(path)?;
-        eprint_note(&format!("{}: correct it and give it to --schema", path.display()));
+        schema.write(path)?;
+        eprint_note(&format!("{}: edit it and pass it to --schema", path.display()));
     }
-    let jobs = trace.jobs()?;
+    let jobs = trace.features()?;
     let span = jobs.arrivals().last().copied().unwrap_or_default();
     if args.json {
+        let warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
         print_json(
-            &json!({ "jobs": jobs.len(), "span_seconds": span, "schema": trace.schema, "warnings": trace.warnings }),
+            &json!({ "jobs": jobs.n_jobs(), "span_seconds": span, "schema": schema, "warnings": warnings }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
     print(&format!(
         "{}: {} jobs in {}\n",
         args.input.display(),
-        show_count(jobs.len() as u64),
+        show_count(jobs.n_jobs() as u64),
         show_duration(span)
     ))?;
-    let rows = trace.schema.columns.iter().map(|spec| {
-        let column = trace.table.column(&spec.name);
+    let rows = schema.columns.iter().map(|spec| {
+        let column = trace.table().column(&spec.name);
         vec![
             spec.name.clone(),
             spec.role.map_or("", |role| role.name()).to_owned(),
             spec.kind.name().to_owned(),
-            column.map_or(String::new(), |column| summary(&trace, column, &spec.kind)),
+            column.map_or(String::new(), |column| summary(column, &spec.kind)),
         ]
     });
     print_table(&["COLUMN", "ROLE", "KIND", "VALUES"], &rows.collect::<Vec<_>>())?;
-    for constraint in &trace.schema.constraints {
+    for constraint in &schema.constraints {
         let rule = match &constraint.rule {
             Rule::AtMost { column, limit } => format!("{column} is at most {limit}"),
             Rule::MultipleOf { column, unit } => format!("{column} is a multiple of {unit}"),
         };
-        let kept = if constraint.is_kept() { "always, and will be" } else { "so it is learnt, not kept to" };
-        print(&format!("{rule} in {:.1} % of jobs: {kept}", constraint.share * 100.0))?;
+        let effect = if constraint.is_enforced() { "enforced" } else { "not enforced" };
+        print(&format!("{rule} in {:.1} % of jobs: {effect}", constraint.fraction * 100.0))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn summary(trace: &Trace, column: &Column, kind: &Kind) -> String {
+fn summary(column: &Column, kind: &ColumnKind) -> String {
     match (kind, &column.values) {
-        (Kind::Constant { cell }, _) => format!("always {cell:?}"),
-        (Kind::Difference { of, less }, _) => format!("{of} less {less}"),
-        (Kind::Product { of, scale, offset }, _) => {
+        (ColumnKind::Constant { cell }, _) => format!("always {cell:?}"),
+        (ColumnKind::Difference { of, less }, _) => format!("{of} minus {less}"),
+        (ColumnKind::Product { of, scale, offset }, _) => {
             let offset = if *offset == 0.0 { String::new() } else { format!(" plus {offset:.4e}") };
             format!("{} times {scale:.4e}{offset}", of.join(" times "))
         }
-        (Kind::SincePrevious, _) => "seconds since the submission of the job before".into(),
-        (Kind::Category, _) => {
-            let mut cells: Vec<String> = (0..trace.table.n_rows()).map(|row| column.cell(row)).collect();
+        (ColumnKind::SincePrevious, _) => "seconds since the submission of the previous job".into(),
+        (ColumnKind::Category, _) => {
+            let mut cells: Vec<String> = (0..column.len()).map(|row| column.cell(row)).collect();
             cells.sort_unstable();
             let mut counts: Vec<(usize, &str)> =
                 cells.chunk_by(|a, b| a == b).map(|same| (same.len(), same[0].as_str())).collect();
@@ -72,12 +74,12 @@ fn summary(trace: &Trace, column: &Column, kind: &Kind) -> String {
                 .take(3)
                 .map(|(count, cell)| format!("{cell} {:.0} %", *count as f64 * 100.0 / n_rows))
                 .collect();
-            format!("{} of them: {}", show_count(counts.len() as u64), most.join(", "))
+            format!("{} values: {}", show_count(counts.len() as u64), most.join(", "))
         }
         (_, Values::Numbers { values, format }) => {
             let mut known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
             known.sort_by(f64::total_cmp);
-            let Some(last) = known.last() else { return "nothing known".into() };
+            let Some(last) = known.last() else { return "all missing".into() };
             let missing = values.len() - known.len();
             let missing =
                 if missing > 0 { format!(", {} missing", show_count(missing as u64)) } else { String::new() };
@@ -89,6 +91,6 @@ fn summary(trace: &Trace, column: &Column, kind: &Kind) -> String {
                 format.show(median)
             )
         }
-        (_, Values::Words { names, .. }) => format!("{} of them", show_count(names.len() as u64)),
+        (_, Values::Text { names, .. }) => format!("{} values", show_count(names.len() as u64)),
     }
 }

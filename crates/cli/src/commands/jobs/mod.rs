@@ -6,11 +6,12 @@ mod replay;
 mod sample;
 mod train;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use jobs::{Role, Schema, Trace};
+use jobs::error::{Error, RequestError, TraceError};
+use jobs::trace::ReadOptions;
+use jobs::{Schema, Trace};
 
 use crate::args::{JobsCommand, Reading};
 use crate::output::eprint_note;
@@ -26,17 +27,37 @@ pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
 }
 
 impl Reading {
-    /// Reads a trace, and says what had to be put right.
+    /// Reads a trace and prints warnings about what was corrected.
     fn read(&self, path: &Path) -> anyhow::Result<Trace> {
         let schema = self.schema.as_deref().map(Schema::read).transpose()?;
-        self.read_as(path, schema)
-    }
-
-    /// The same for a file whose columns are known.
-    fn read_as(&self, path: &Path, schema: Option<Schema>) -> anyhow::Result<Trace> {
-        let columns: BTreeMap<String, Role> = self.columns.iter().cloned().collect();
-        let trace = Trace::read(path, self.preset, &columns, schema)?;
-        trace.warnings.iter().for_each(|warning| eprint_note(&format!("{}: {warning}", path.display())));
+        let roles = self.columns.iter().cloned().collect();
+        let options = ReadOptions { preset: self.preset, roles, schema };
+        let trace = Trace::read(path, &options).map_err(with_hint)?;
+        print_warnings(path, &trace);
         Ok(trace)
     }
+}
+
+fn print_warnings(path: &Path, trace: &Trace) {
+    for warning in trace.warnings() {
+        eprint_note(&format!("{}: {warning}", path.display()));
+    }
+}
+
+/// Adds which flag would help, if one does.
+fn with_hint(error: Error) -> anyhow::Error {
+    let hint = match &error {
+        Error::InFile { source, .. } | Error::Trace(source) => match source {
+            TraceError::NoSubmission => "name it with --columns submit=COLUMN or --columns interval=COLUMN",
+            TraceError::NoRunTime => "name it with --columns run-time=COLUMN",
+            TraceError::NotOfPreset { .. } => {
+                "choose another --preset, or name it with --columns submit=COLUMN"
+            }
+            TraceError::LooksLikeSwf => "use --preset swf",
+            _ => return error.into(),
+        },
+        Error::Request(RequestError::TooRare { .. }) => "lower --jobs, or choose a less rare --condition",
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error}; {hint}")
 }

@@ -1,46 +1,49 @@
 //! `tracewise jobs replay`
 
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 
-use anyhow::bail;
-use jobs::replay::{POLICIES, UTILISATION, machine_for, n_nodes_of, replay};
+use jobs::replay::{POLICIES, ReplayTrace, UTILISATION, replay};
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
+use super::with_hint;
 use crate::args::ReplayTraceArgs;
-use crate::output::{complain, say, say_json, say_table};
+use crate::commands::stop_on_ctrl_c;
+use crate::output::{eprint_note, print, print_json, print_table};
 
 pub fn run(args: &ReplayTraceArgs) -> anyhow::Result<ExitCode> {
-    if args.nodes == Some(0) {
-        bail!("--nodes is at least one");
+    let n_nodes = args.nodes.map(NonZeroU64::try_from).transpose();
+    let n_nodes = n_nodes.map_err(|_| anyhow::anyhow!("--nodes has to be at least 1"))?;
+    let stop = stop_on_ctrl_c(None)?;
+    let features = args.reading.read(&args.input)?.features()?;
+    let trace = ReplayTrace::from_features(&features).map_err(|error| with_hint(error.into()))?;
+    let n_jobs = trace.jobs().len();
+    if n_jobs < features.n_jobs() {
+        let n_unknown = show_count((features.n_jobs() - n_jobs) as u64);
+        eprint_note(&format!("{n_unknown} jobs without a run time were left out"));
     }
-    let all = args.reading.read(&args.input)?.jobs()?;
-    let jobs = all.records()?;
-    if jobs.len() < all.len() {
-        eprint_note(&format!(
-            "{} jobs have no run time and are left out",
-            show_count((all.len() - jobs.len()) as u64)
-        ));
-    }
-    let n_nodes = args.nodes.unwrap_or_else(|| machine_for(&jobs, UTILISATION));
-    let n_large = jobs.iter().filter(|job| n_nodes_of(job, u64::MAX) > n_nodes).count();
+    let n_nodes = n_nodes.unwrap_or_else(|| trace.machine_size(UTILISATION));
+    let n_large = trace.jobs().iter().filter(|job| job.n_nodes > n_nodes.get()).count();
     if n_large > 0 {
         eprint_note(&format!(
-            "{} jobs ask for more than {} nodes and are given all of them",
+            "{} jobs request more than {} nodes and get the whole machine",
             show_count(n_large as u64),
-            show_count(n_nodes)
+            show_count(n_nodes.get())
         ));
     }
-    let wanted = POLICIES
-        .into_iter()
-        .filter(|policy| args.policy.is_empty() || args.policy.contains(&policy.name().to_owned()));
-    let outcomes: Vec<_> = wanted.map(|policy| (policy.name(), replay(&jobs, n_nodes, policy))).collect();
+    let mut outcomes = Vec::new();
+    for policy in POLICIES {
+        if args.policy.is_empty() || args.policy.iter().any(|name| name == policy.name()) {
+            outcomes.push((policy.name(), replay(&trace, n_nodes, policy, &stop)?));
+        }
+    }
     if args.json {
         let named: Vec<_> = outcomes
             .iter()
             .map(|(policy, outcome)| json!({ "policy": policy, "outcome": outcome }))
             .collect();
-        print_json(&json!({ "jobs": jobs.len(), "nodes": n_nodes, "policies": named }))?;
+        print_json(&json!({ "jobs": n_jobs, "nodes": n_nodes, "policies": named }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let rows = outcomes.iter().map(|(policy, outcome)| {
@@ -52,6 +55,6 @@ pub fn run(args: &ReplayTraceArgs) -> anyhow::Result<ExitCode> {
         ]
     });
     print_table(&["POLICY", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"], &rows.collect::<Vec<_>>())?;
-    print(&format!("\n{} jobs on {} nodes", show_count(jobs.len() as u64), show_count(n_nodes)))?;
+    print(&format!("\n{} jobs on {} nodes", show_count(n_jobs as u64), show_count(n_nodes.get())))?;
     Ok(ExitCode::SUCCESS)
 }

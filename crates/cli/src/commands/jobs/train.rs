@@ -1,45 +1,54 @@
 //! `tracewise jobs train`
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use anyhow::bail;
-use jobs::generators::{FitSettings, Fitted};
-use learn::artifact::Provenance;
+use jobs::generators::{TrainedGenerator, TrainingConfig};
+use learn::artifact::{Artifact, Provenance};
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
+use super::with_hint;
 use crate::args::TrainGeneratorArgs;
-use crate::output::{complain, say, say_json};
+use crate::commands::stop_on_ctrl_c;
+use crate::output::{eprint_note, print, print_json};
 
 pub fn run(args: &TrainGeneratorArgs) -> anyhow::Result<ExitCode> {
-    if args.epochs == Some(0) {
-        bail!("--epochs is at least one");
-    }
+    let n_epochs = args.epochs.map(NonZeroUsize::try_from).transpose();
+    let n_epochs = n_epochs.map_err(|_| anyhow::anyhow!("--epochs has to be at least 1"))?;
+    let stop = stop_on_ctrl_c(None)?;
     let trace = args.reading.read(&args.input)?;
-    let settings = FitSettings { n_epochs: args.epochs, seed: args.seed };
-    let fitted = Fitted::fit(&trace, args.generator, settings, |step| {
-        let loss = step.loss.map_or(String::new(), |loss| format!("  loss {loss:.4}"));
+    let config = TrainingConfig { n_epochs, seed: args.seed };
+    let report = |progress: jobs::generators::TrainingProgress| {
         eprint_note(&format!(
-            "{:4} of {}{loss}  {} left",
-            step.done,
-            step.total,
-            show_duration(step.left.as_secs_f64())
+            "epoch {:4} of {}  loss {:.4}  {} left",
+            progress.epoch,
+            progress.n_epochs,
+            progress.loss,
+            show_duration(progress.remaining.as_secs_f64())
         ));
-    })?;
-    fitted.write(&args.out, &Provenance::at(SystemTime::now().into()))?;
-    let origin = &fitted.origin;
+    };
+    let trained = TrainedGenerator::fit(&trace, args.generator, config, &stop, report).map_err(with_hint)?;
+    let provenance = Provenance {
+        created: Some(SystemTime::now().into()),
+        data: Some(trace.data_origin(&args.input)?),
+        // The model that this one replaces, if there is one.
+        parent: Artifact::manifest(&args.out).ok().map(|manifest| manifest.weights_sha256),
+    };
+    trained.write(&args.out, &provenance)?;
+    let origin = trained.origin();
     if args.json {
-        say_json(&json!({ "out": args.out, "generator": fitted.model, "origin": origin }))?;
+        print_json(&json!({ "out": args.out, "generator": trained.kind(), "origin": origin }))?;
     } else {
         print(&format!(
-            "{}: {} learnt from {} jobs in {}, seed {}, in {:.1} s",
+            "{}: {} trained on {} jobs ({}), seed {}, in {:.1} s",
             args.out.display(),
-            fitted.model.name(),
+            trained.kind(),
             show_count(origin.n_jobs as u64),
             show_duration(origin.span_seconds),
             args.seed,
-            origin.fit_seconds
+            origin.training_seconds
         ))?;
     }
     Ok(ExitCode::SUCCESS)

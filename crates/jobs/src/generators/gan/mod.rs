@@ -1,9 +1,13 @@
-//! Generative adversarial networks for tables: one network makes rows, another judges them.
+//! Generative adversarial networks for tables: a generator network produces rows, a critic judges them.
 //!
-//! CTGAN (Xu et al., 2019): mode-specific normalisation, a condition on one value of one category, training by sampling,
-//! packs of ten rows (Lin et al., 2018), the distance of Wasserstein with a penalty on the gradient. CopulaGAN: the same on
-//! normal scores of numbers. A sequence CopulaGAN sees the job before as well. A plain GAN has none of it.
+//! - CTGAN (Xu et al., "Modeling tabular data using conditional GAN", 2019): mode-specific normalisation, conditions on one
+//!   value of one category, training by sampling, packs of ten rows (PacGAN; Lin et al., 2018), Wasserstein loss with a
+//!   gradient penalty. Departure: numbers are transformed by `log(1 + x)` before their modes are fitted.
+//! - CopulaGAN: CTGAN on normal scores of numbers.
+//! - Sequence CopulaGAN: CopulaGAN that is also given the previous job.
+//! - Plain GAN: none of this except the logarithm.
 
+mod conditions;
 mod net;
 mod train;
 
@@ -13,154 +17,187 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
+use workload::{Stop, Stopped};
 
-use self::net::Maker;
-use super::activate::settle;
-use super::encode::{Bend, Encoder};
-use super::{FitSettings, Generator, Step, in_chunks};
-use crate::features::Jobs;
+use self::conditions::Transitions;
+use self::net::GeneratorNetwork;
+use super::encoding::{Encoder, TransformKind};
+use super::output::sample_hard;
+use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
+use crate::features::FeatureTable;
 
-/// Chains that are made side by side where a row depends on the one before.
+/// Sequences that are sampled in parallel if a row depends on the previous one.
 const N_CHAINS: usize = 64;
-/// Rows of a chain before the first that counts.
-const WARM_UP: usize = 20;
+/// Rows at the start of each sequence that are discarded.
+const WARM_UP_ROWS: usize = 20;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     Wasserstein,
     Logistic,
 }
 
-/// What tells one kind of adversarial network from another.
+/// The variants of the network.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Recipe {
-    pub bend: Bend,
+pub struct GanConfig {
+    transform: TransformKind,
     /// Whether numbers have several modes.
-    pub has_modes: bool,
-    pub has_conditions: bool,
-    /// Whether a row is made in view of the one before.
-    pub has_past: bool,
-    /// Rows that are judged together.
-    pub pack: usize,
-    pub loss: Loss,
+    has_modes: bool,
+    has_conditions: bool,
+    /// Whether the network is given the previous job.
+    has_previous: bool,
+    /// Rows that the critic judges together.
+    pack: usize,
+    loss: Loss,
 }
 
-impl Recipe {
+impl GanConfig {
     pub const CTGAN: Self = Self {
-        bend: Bend::Log,
+        transform: TransformKind::Log,
         has_modes: true,
         has_conditions: true,
-        has_past: false,
+        has_previous: false,
         pack: 10,
         loss: Loss::Wasserstein,
     };
-    pub const COPULA: Self = Self { bend: Bend::Scores, ..Self::CTGAN };
-    pub const SEQUENCE: Self = Self { has_past: true, ..Self::COPULA };
+    pub const COPULAGAN: Self = Self { transform: TransformKind::NormalScores, ..Self::CTGAN };
+    pub const SEQUENCE_COPULAGAN: Self = Self { has_previous: true, ..Self::COPULAGAN };
     pub const PLAIN: Self = Self {
-        bend: Bend::Log,
+        transform: TransformKind::Log,
         has_modes: false,
         has_conditions: false,
-        has_past: false,
+        has_previous: false,
         pack: 1,
         loss: Loss::Logistic,
     };
 }
 
-/// What is needed to make rows.
+/// What the generator network is given and produces.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-struct Form {
+struct RowLayout {
     encoder: Encoder,
     has_conditions: bool,
-    has_past: bool,
+    has_previous: bool,
+    /// Which values follow which; empty without a previous job.
+    transitions: Transitions,
 }
 
-impl Form {
+impl RowLayout {
+    fn n_conditions(&self) -> usize {
+        if self.has_conditions { self.encoder.condition_width() } else { 0 }
+    }
+
+    /// Numbers that the network is given besides noise: the condition, then the previous row.
     fn n_context(&self) -> usize {
-        let conditions = if self.has_conditions { self.encoder.condition_width() } else { 0 };
-        conditions + if self.has_past { self.encoder.width } else { 0 }
+        self.n_conditions() + if self.has_previous { self.encoder.width() } else { 0 }
     }
 }
 
 pub struct Gan {
-    form: Form,
-    maker: Maker,
+    layout: RowLayout,
+    network: GeneratorNetwork,
     parameters: Parameters,
 }
 
 impl Gan {
-    pub fn fit(jobs: &Jobs, recipe: Recipe, settings: FitSettings, tell: &mut impl FnMut(Step)) -> Self {
-        let encoder = Encoder::fit(jobs, recipe.bend, recipe.has_modes, settings.seed);
-        let form = Form { encoder, has_conditions: recipe.has_conditions, has_past: recipe.has_past };
-        let (maker, parameters) = train::train(jobs, &form, recipe, settings, tell);
-        Self { form, maker, parameters }
+    pub fn fit(
+        jobs: &FeatureTable,
+        gan: GanConfig,
+        config: TrainingConfig,
+        stop: &Stop,
+        report: &mut impl FnMut(TrainingProgress),
+    ) -> Result<Self, Stopped> {
+        let encoder = Encoder::fit(jobs, gan.transform, gan.has_modes, config.seed, stop)?;
+        let transitions =
+            if gan.has_previous { Transitions::fit(&encoder, jobs) } else { Transitions::default() };
+        let GanConfig { has_conditions, has_previous, .. } = gan;
+        let layout = RowLayout { encoder, has_conditions, has_previous, transitions };
+        let (network, parameters) = train::train(jobs, &layout, gan, config, stop, report)?;
+        Ok(Self { layout, network, parameters })
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let form: Form = serde_json::from_value(settings.clone()).ok()?;
+    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let layout: RowLayout = serde_json::from_value(settings.clone()).ok()?;
+        if !layout.encoder.is_valid() || !layout.transitions.is_valid(&layout.encoder) {
+            return None;
+        }
         let mut parameters = Parameters::default();
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
-        let maker = Maker::new(&mut parameters, form.n_context(), form.encoder.width, &mut rng);
+        let network =
+            GeneratorNetwork::new(&mut parameters, layout.n_context(), layout.encoder.width(), &mut rng);
         parameters.load(tensors).ok()?;
-        Some(Self { form, maker, parameters })
+        Some(Self { layout, network, parameters })
     }
 
-    /// Rows for contexts.
+    /// Encoded rows, one per context.
     fn rows(&self, contexts: &[f32], n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
-        let n_context = self.form.n_context();
+        let n_context = self.layout.n_context();
         let mut input = Vec::with_capacity(n_rows * (net::N_NOISE + n_context));
         for row in 0..n_rows {
             input.extend((0..net::N_NOISE).map(|_| rng.sample::<f32, _>(StandardNormal)));
             input.extend_from_slice(&contexts[row * n_context..(row + 1) * n_context]);
         }
-        let mut rows = self.maker.make(&self.parameters, &input);
-        settle(&mut rows, &self.form.encoder, rng);
+        let mut rows = self.network.generate(&self.parameters, &input);
+        sample_hard(&mut rows, &self.layout.encoder, rng);
         rows
     }
 
-    /// Conditions as frequent as they are.
-    fn conditions(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
-        let encoder = &self.form.encoder;
-        if !self.form.has_conditions {
+    /// One condition vector per row: a random category column, and one of its values. The value is drawn from its
+    /// frequency, or, given the previous row, from the values that followed the previous one in the training trace.
+    fn conditions(&self, n_rows: usize, previous: Option<&[f32]>, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
+        if !self.layout.has_conditions {
             return Vec::new();
         }
-        let size = encoder.condition_width();
+        let encoder = &self.layout.encoder;
+        let (size, width) = (encoder.condition_width(), encoder.width());
         let mut conditions = vec![0.0; n_rows * size];
-        if encoder.conditions.is_empty() {
+        if encoder.conditions().is_empty() {
             return conditions;
         }
-        for row in conditions.chunks_exact_mut(size) {
-            let which = rng.random_range(0..encoder.conditions.len());
-            let first: usize = encoder.conditions[..which].iter().map(|(_, shares)| shares.len()).sum();
-            row[first + pick(&encoder.conditions[which].1, rng)] = 1.0;
+        for (row, vector) in conditions.chunks_exact_mut(size).enumerate() {
+            let column = rng.random_range(0..encoder.conditions().len());
+            let first: usize =
+                encoder.conditions()[..column].iter().map(|condition| condition.fractions.len()).sum();
+            let previous = previous.map(|previous| &previous[row * width..(row + 1) * width]);
+            let following =
+                previous.and_then(|previous| self.layout.transitions.next(encoder, column, previous, rng));
+            let value = following.unwrap_or_else(|| pick(&encoder.conditions()[column].fractions, rng));
+            vector[first + value] = 1.0;
         }
         conditions
     }
 
-    fn chains(&self, n_jobs: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<Vec<f64>> {
-        let encoder = &self.form.encoder;
-        let (width, n_conditions) = (encoder.width, self.form.n_context() - encoder.width);
+    /// Samples several sequences in parallel, row by row, and puts one after the other.
+    fn sample_sequences(
+        &self,
+        n_jobs: usize,
+        rng: &mut Xoshiro256PlusPlus,
+        stop: &Stop,
+    ) -> Result<Vec<Vec<f64>>, Stopped> {
+        let encoder = &self.layout.encoder;
+        let (width, n_conditions) = (encoder.width(), self.layout.n_conditions());
         let length = n_jobs.div_ceil(N_CHAINS);
         let mut chains: Vec<Vec<f32>> = vec![Vec::new(); N_CHAINS];
-        let mut before = vec![0.0; N_CHAINS * width];
-        for step in 0..WARM_UP + length {
-            let conditions = self.conditions(N_CHAINS, rng);
-            let mut contexts = Vec::with_capacity(N_CHAINS * self.form.n_context());
+        let mut previous = vec![0.0; N_CHAINS * width];
+        for step in 0..WARM_UP_ROWS + length {
+            stop.check()?;
+            let conditions = self.conditions(N_CHAINS, Some(&previous), rng);
+            let mut contexts = Vec::with_capacity(N_CHAINS * self.layout.n_context());
             for chain in 0..N_CHAINS {
                 contexts.extend_from_slice(&conditions[chain * n_conditions..(chain + 1) * n_conditions]);
-                contexts.extend_from_slice(&before[chain * width..(chain + 1) * width]);
+                contexts.extend_from_slice(&previous[chain * width..(chain + 1) * width]);
             }
-            before = self.rows(&contexts, N_CHAINS, rng);
-            if step >= WARM_UP {
-                chains
-                    .iter_mut()
-                    .zip(before.chunks_exact(width))
-                    .for_each(|(chain, row)| chain.extend_from_slice(row));
+            previous = self.rows(&contexts, N_CHAINS, rng);
+            if step >= WARM_UP_ROWS {
+                for (chain, row) in chains.iter_mut().zip(previous.chunks_exact(width)) {
+                    chain.extend_from_slice(row);
+                }
             }
         }
-        let mut values = vec![Vec::with_capacity(n_jobs); self.form.encoder.n_features()];
+        let mut columns = vec![Vec::with_capacity(n_jobs); encoder.n_features()];
         let rows: Vec<f32> = chains.concat();
-        encoder.decode(&rows[..n_jobs * width], &mut values);
-        values
+        encoder.decode(&rows[..n_jobs * width], &mut columns);
+        Ok(columns)
     }
 }
 
@@ -168,26 +205,25 @@ pub fn gumbel(rng: &mut Xoshiro256PlusPlus) -> f32 {
     -(-(rng.random::<f32>().max(1e-12)).ln()).max(1e-12).ln()
 }
 
-/// One of several, as likely as their shares.
-fn pick(shares: &[f64], rng: &mut Xoshiro256PlusPlus) -> usize {
-    let mut left = rng.random::<f64>() * shares.iter().sum::<f64>();
-    for (at, share) in shares.iter().enumerate() {
-        left -= share;
+/// Samples an index in proportion to its weight.
+fn pick(weights: &[f64], rng: &mut Xoshiro256PlusPlus) -> usize {
+    let mut left = rng.random::<f64>() * weights.iter().sum::<f64>();
+    for (at, weight) in weights.iter().enumerate() {
+        left -= weight;
         if left <= 0.0 {
             return at;
         }
     }
-    shares.len() - 1
+    weights.len() - 1
 }
 
 impl Generator for Gan {
-    fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
-        if self.form.has_past {
-            return self.chains(n_jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed));
+    fn sample(&self, n_jobs: usize, seed: u64, stop: &Stop) -> Result<Vec<Vec<f64>>, Stopped> {
+        if self.layout.has_previous {
+            return self.sample_sequences(n_jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed), stop);
         }
-        let encoder = &self.form.encoder;
-        in_chunks(n_jobs, seed, encoder, |n_rows, rng| {
-            let contexts = self.conditions(n_rows, rng);
+        sample_in_chunks(n_jobs, seed, stop, &self.layout.encoder, |n_rows, rng| {
+            let contexts = self.conditions(n_rows, None, rng);
             self.rows(&contexts, n_rows, rng)
         })
     }
@@ -197,6 +233,6 @@ impl Generator for Gan {
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::to_value(&self.form).unwrap_or_default()
+        serde_json::to_value(&self.layout).unwrap_or_default()
     }
 }

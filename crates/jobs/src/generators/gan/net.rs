@@ -1,4 +1,4 @@
-//! The network that makes rows: noise and a context through two residual layers.
+//! The generator network: noise and a context through two residual layers.
 
 use learn::nn::gemm::View;
 use learn::nn::ops::elementwise::{beside, leaky, scaled};
@@ -8,18 +8,18 @@ use learn::nn::parameters::Parameters;
 use learn::nn::tape::{Tape, Var};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
-/// Numbers of noise that a row is made of.
+/// The size of the noise vector.
 pub const N_NOISE: usize = 128;
 const WIDTHS: [usize; 2] = [256, 256];
 
 #[derive(Debug, Clone)]
-pub struct Maker {
+pub struct GeneratorNetwork {
     layers: Vec<(Linear, BatchNorm)>,
     last: Linear,
     n_inputs: usize,
 }
 
-impl Maker {
+impl GeneratorNetwork {
     pub fn new(
         parameters: &mut Parameters,
         n_context: usize,
@@ -30,16 +30,16 @@ impl Maker {
         let mut size = n_inputs;
         let mut layers = Vec::new();
         for (index, width) in WIDTHS.into_iter().enumerate() {
-            let name = format!("maker.{index}");
+            let name = format!("generator.{index}");
             let linear = Linear::new(parameters, &name, [size, width], Activation::None, rng);
             layers.push((linear, BatchNorm::new(parameters, &format!("{name}.norm"), width, rng)));
             size += width;
         }
-        let last = Linear::new(parameters, "maker.last", [size, n_out], Activation::None, rng);
+        let last = Linear::new(parameters, "generator.last", [size, n_out], Activation::None, rng);
         Self { layers, last, n_inputs }
     }
 
-    /// What rows are made of, and the moments of every layer.
+    /// The raw output, and the batch statistics of every layer. `input` is rows × (noise + context).
     pub fn forward(&self, tape: &mut Tape<'_>, input: Var) -> (Var, Vec<Moments>) {
         let mut x = input;
         let mut all = Vec::new();
@@ -54,15 +54,16 @@ impl Maker {
         (self.last.forward(tape, x), all)
     }
 
-    pub fn remember(&self, parameters: &mut Parameters, moments: &[Moments], n_rows: usize) {
+    /// Updates the running statistics of batch normalisation.
+    pub fn update_statistics(&self, parameters: &mut Parameters, moments: &[Moments], n_rows: usize) {
         for ((_, norm), moments) in self.layers.iter().zip(moments) {
             norm.remember(parameters, moments, n_rows);
         }
     }
 
-    /// The same without learning. What a layer makes stands before what it was made of: the end of every row is what the
-    /// next layer takes.
-    pub fn make(&self, parameters: &Parameters, input: &[f32]) -> Vec<f32> {
+    /// The raw output without a tape. Every layer writes its output in front of its input, so that the end of each row is
+    /// the input of the next layer.
+    pub fn generate(&self, parameters: &Parameters, input: &[f32]) -> Vec<f32> {
         let n_rows = input.len() / self.n_inputs;
         let size = parameters.shape(self.last.weight)[0];
         let mut rows = vec![0.0; n_rows * size];
@@ -78,11 +79,13 @@ impl Maker {
             norm.apply(parameters, &mut out);
             first -= width;
             for (row, out) in rows.chunks_exact_mut(size).zip(out.chunks_exact(width)) {
-                row[first..first + width].iter_mut().zip(out).for_each(|(value, out)| *value = out.max(0.0));
+                for (value, out) in row[first..first + width].iter_mut().zip(out) {
+                    *value = out.max(0.0);
+                }
             }
         }
-        let mut made = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];
-        self.last.compute(parameters, &rows, &mut made);
-        made
+        let mut output = vec![0.0; n_rows * parameters.shape(self.last.bias)[0]];
+        self.last.compute(parameters, &rows, &mut output);
+        output
     }
 }

@@ -1,4 +1,4 @@
-//! Training: the critic learns to tell real rows from those that are made, then the maker learns to make them harder to tell.
+//! Adversarial training: the critic learns to distinguish real rows from generated ones, the generator to deceive it.
 
 use std::time::Instant;
 
@@ -13,95 +13,88 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
+use workload::{Stop, Stopped};
 
-use super::net::{Maker, N_NOISE};
-use super::{Form, Loss, Recipe, gumbel, pick};
-use crate::features::Jobs;
-use crate::generators::activate::{activate, unlikely};
-use crate::generators::encode::Block;
-use crate::generators::{FitSettings, Step};
+use super::net::{GeneratorNetwork, N_NOISE};
+use super::{GanConfig, Loss, RowLayout, gumbel, pick};
+use crate::features::FeatureTable;
+use crate::generators::output::{RequiredValue, activate, condition_loss};
+use crate::generators::{TrainingConfig, TrainingProgress};
 
 const N_EPOCHS: usize = 300;
-const BATCH: usize = 500;
-/// Parts of a batch, whatever the number of threads: results are always the same.
+const BATCH_ROWS: usize = 500;
+/// Parts of a batch, independent of the number of threads, so that results are reproducible.
 const N_SHARDS: usize = 2;
-const RATE: f32 = 2e-4;
-const DECAYS: [f32; 2] = [0.5, 0.9];
-const SHRINKAGE: f32 = 1e-6;
+const LEARNING_RATE: f32 = 2e-4;
+const ADAM_DECAYS: [f32; 2] = [0.5, 0.9];
+const CRITIC_WEIGHT_DECAY: f32 = 1e-6;
 const CRITIC_WIDTHS: [usize; 2] = [256, 256];
 const DROPOUT: f32 = 0.5;
-const PENALTY: f32 = 10.0;
-/// The maker that is kept is the mean of those of about so many last steps: one of them alone leans to whatever the critic did not
-/// mind at that moment.
-const REMEMBERED_STEPS: f32 = 500.0;
+const GRADIENT_PENALTY: f32 = 10.0;
+/// The stored generator is an exponential moving average over about this many steps: a single step is biased towards
+/// whatever the critic accepted at that moment.
+const AVERAGED_STEPS: f32 = 500.0;
 
-/// Real rows, and where those with each value of a condition are.
-struct Rows<'a> {
-    form: &'a Form,
+/// Real rows, indexed by the values of condition columns.
+struct RealRows<'a> {
+    layout: &'a RowLayout,
     values: Vec<f32>,
     n_rows: usize,
-    /// For each condition and each of its values: rows that have it, and how often it is asked for.
-    with: Vec<Vec<Vec<u32>>>,
-    asked: Vec<Vec<f64>>,
+    /// For each condition column and each of its values: the rows that have it.
+    rows_with: Vec<Vec<Vec<u32>>>,
+    /// For each condition column and each of its values: how often training asks for it.
+    weights: Vec<Vec<f64>>,
 }
 
-/// Rows that are judged together, with what they are made in view of.
+/// Real rows with the contexts that the generator is given.
 struct Batch {
     contexts: Vec<f32>,
     real: Vec<f32>,
-    /// The block and the value that each row has to have.
-    wanted: Vec<(usize, usize)>,
+    /// The value that each generated row has to have.
+    required: Vec<RequiredValue>,
 }
 
-impl<'a> Rows<'a> {
-    fn new(jobs: &Jobs, form: &'a Form, rng: &mut Xoshiro256PlusPlus) -> Self {
-        let encoder = &form.encoder;
+impl<'a> RealRows<'a> {
+    fn new(jobs: &FeatureTable, layout: &'a RowLayout, rng: &mut Xoshiro256PlusPlus) -> Self {
+        let encoder = &layout.encoder;
         let values = encoder.encode(jobs, rng);
-        let with: Vec<Vec<Vec<u32>>> = encoder
-            .conditions
-            .iter()
-            .map(|(block, shares)| {
-                let first = encoder.blocks[*block].first;
-                let mut rows = vec![Vec::new(); shares.len()];
-                for (row, values) in values.chunks_exact(encoder.width).enumerate() {
-                    let found = values[first..first + shares.len()].iter().position(|value| *value > 0.5);
-                    rows[found.unwrap_or(0)].push(row as u32);
-                }
-                rows
-            })
-            .collect();
-        // Rare values are asked for more often than they are there.
-        let asked = with
-            .iter()
-            .map(|values| values.iter().map(|rows| (rows.len() as f64).ln_1p()).collect())
-            .collect();
-        Self { form, n_rows: jobs.len(), values, with, asked }
+        let mut rows_with = Vec::new();
+        for (condition, positions) in encoder.conditions().iter().zip(encoder.condition_values(jobs)) {
+            let mut rows = vec![Vec::new(); condition.fractions.len()];
+            for (row, position) in positions.into_iter().enumerate() {
+                rows[position].push(row as u32);
+            }
+            rows_with.push(rows);
+        }
+        // Training by sampling: rare values are asked for more often than they occur.
+        let weight = |rows: &Vec<u32>| (rows.len() as f64).ln_1p();
+        let weights = rows_with.iter().map(|values| values.iter().map(weight).collect()).collect();
+        Self { layout, n_rows: jobs.n_jobs(), values, rows_with, weights }
     }
 
     fn row(&self, row: usize) -> &[f32] {
-        &self.values[row * self.form.encoder.width..(row + 1) * self.form.encoder.width]
+        let width = self.layout.encoder.width();
+        &self.values[row * width..(row + 1) * width]
     }
 
     fn batch(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Batch {
-        let encoder = &self.form.encoder;
-        let has_conditions = self.form.has_conditions && !self.with.is_empty();
-        let mut batch = Batch { contexts: Vec::new(), real: Vec::new(), wanted: Vec::new() };
+        let encoder = &self.layout.encoder;
+        let mut batch = Batch { contexts: Vec::new(), real: Vec::new(), required: Vec::new() };
         for _ in 0..n_rows {
             let mut row = rng.random_range(0..self.n_rows);
-            if self.form.has_conditions {
-                let start = batch.contexts.len();
-                batch.contexts.resize(start + encoder.condition_width(), 0.0);
-                if has_conditions {
-                    let which = rng.random_range(0..self.with.len());
-                    let value = pick(&self.asked[which], rng);
-                    let rows = &self.with[which][value];
-                    row = rows[rng.random_range(0..rows.len())] as usize;
-                    let first: usize = self.with[..which].iter().map(Vec::len).sum();
-                    batch.contexts[start + first + value] = 1.0;
-                    batch.wanted.push((encoder.conditions[which].0, value));
-                }
+            let start = batch.contexts.len();
+            batch.contexts.resize(start + self.layout.n_conditions(), 0.0);
+            if self.layout.has_conditions && !self.rows_with.is_empty() {
+                let column = rng.random_range(0..self.rows_with.len());
+                let position = pick(&self.weights[column], rng);
+                let rows = &self.rows_with[column][position];
+                row = rows[rng.random_range(0..rows.len())] as usize;
+                let first: usize = self.rows_with[..column].iter().map(Vec::len).sum();
+                batch.contexts[start + first + position] = 1.0;
+                let span = encoder.conditions()[column].span;
+                batch.required.push(RequiredValue { span, position });
             }
-            if self.form.has_past {
+            if self.layout.has_previous {
                 batch.contexts.extend_from_slice(self.row(row.saturating_sub(1)));
             }
             batch.real.extend_from_slice(self.row(row));
@@ -110,29 +103,35 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// What is made of contexts: before and after activation.
-fn make(
-    maker: &Maker,
+/// A forward pass of the generator.
+struct Generated {
+    raw: Var,
+    rows: Var,
+    moments: Vec<Moments>,
+}
+
+fn generate(
+    network: &GeneratorNetwork,
     tape: &mut Tape<'_>,
-    form: &Form,
+    layout: &RowLayout,
     contexts: &[f32],
     n_rows: usize,
     rng: &mut Xoshiro256PlusPlus,
-) -> (Var, Var, Vec<Moments>) {
-    let n_context = form.n_context();
+) -> Generated {
+    let n_context = layout.n_context();
     let mut input = Vec::with_capacity(n_rows * (N_NOISE + n_context));
     for row in 0..n_rows {
         input.extend((0..N_NOISE).map(|_| rng.sample::<f32, _>(StandardNormal)));
         input.extend_from_slice(&contexts[row * n_context..(row + 1) * n_context]);
     }
     let input = tape.input(Value::plain(input, N_NOISE + n_context));
-    let (raw, moments) = maker.forward(tape, input);
-    let noise: Vec<f32> = (0..n_rows * form.encoder.width).map(|_| gumbel(rng)).collect();
-    let rows = activate(tape, raw, &form.encoder.blocks, &noise);
-    (raw, rows, moments)
+    let (raw, moments) = network.forward(tape, input);
+    let noise: Vec<f32> = (0..n_rows * layout.encoder.width()).map(|_| gumbel(rng)).collect();
+    let rows = activate(tape, raw, layout.encoder.spans(), &noise);
+    Generated { raw, rows, moments }
 }
 
-/// Rows beside their contexts, `pack` of them in one.
+/// Rows with their contexts, `pack` of them in one input of the critic.
 fn packed(rows: &[f32], contexts: &[f32], width: usize, n_context: usize, pack: usize) -> Value {
     let n_rows = rows.len() / width;
     let mut values = Vec::with_capacity(n_rows * (width + n_context));
@@ -144,175 +143,180 @@ fn packed(rows: &[f32], contexts: &[f32], width: usize, n_context: usize, pack: 
 }
 
 struct Game<'a> {
-    rows: Rows<'a>,
-    recipe: Recipe,
-    maker: Maker,
+    rows: RealRows<'a>,
+    gan: GanConfig,
+    generator: GeneratorNetwork,
     critic: Critic,
-    of_maker: Parameters,
-    of_critic: Parameters,
+    generator_parameters: Parameters,
+    critic_parameters: Parameters,
 }
 
-/// Slopes of a loss by every parameter, and the loss.
-type Slopes = (Vec<f32>, f64);
+/// A loss and its gradient by every parameter.
+struct LossGradient {
+    gradient: Vec<f32>,
+    loss: f64,
+}
 
 impl Game<'_> {
-    /// How the critic should change.
-    fn critic_slopes(&self, n_rows: usize, seed: u64) -> Slopes {
+    fn critic_gradient(&self, n_rows: usize, seed: u64) -> LossGradient {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (form, pack) = (self.rows.form, self.recipe.pack);
-        let (width, n_context) = (form.encoder.width, form.n_context());
+        let (layout, pack) = (self.rows.layout, self.gan.pack);
+        let (width, n_context) = (layout.encoder.width(), layout.n_context());
         let batch = self.rows.batch(n_rows, &mut rng);
-        let made = {
-            let mut tape = Tape::new(&self.of_maker);
-            let (_, rows, _) = make(&self.maker, &mut tape, form, &batch.contexts, n_rows, &mut rng);
-            tape.value(rows).data.clone()
+        let generated = {
+            let mut tape = Tape::new(&self.generator_parameters);
+            let generated = generate(&self.generator, &mut tape, layout, &batch.contexts, n_rows, &mut rng);
+            tape.value(generated.rows).data.clone()
         };
         let real = packed(&batch.real, &batch.contexts, width, n_context, pack);
-        let made = packed(&made, &batch.contexts, width, n_context, pack);
+        let generated = packed(&generated, &batch.contexts, width, n_context, pack);
         let n_packs = real.n_samples;
-        let mut tape = Tape::new(&self.of_critic);
-        let both = Value::plain([real.data.as_slice(), &made.data].concat(), real.n_columns);
+        let mut tape = Tape::new(&self.critic_parameters);
+        let both = Value::plain([real.data.as_slice(), &generated.data].concat(), real.n_columns);
         let both = tape.input(both);
-        let (opinions, _) = self.critic.forward(&mut tape, both, &mut rng);
-        let share = 1.0 / n_packs as f32;
-        let loss = match self.recipe.loss {
+        let (judgements, _) = self.critic.forward(&mut tape, both, &mut rng);
+        let weight = 1.0 / n_packs as f32;
+        let loss = match self.gan.loss {
             Loss::Wasserstein => {
-                let weights = [vec![-share; n_packs], vec![share; n_packs]].concat();
-                let distance = weighted_sum(&mut tape, opinions, weights);
+                let weights = [vec![-weight; n_packs], vec![weight; n_packs]].concat();
+                let distance = weighted_sum(&mut tape, judgements, weights);
                 let mut between = real.data;
-                for (real, made) in
-                    between.chunks_exact_mut(real.n_columns).zip(made.data.chunks_exact(real.n_columns))
+                for (real, generated) in
+                    between.chunks_exact_mut(real.n_columns).zip(generated.data.chunks_exact(real.n_columns))
                 {
                     let part: f32 = rng.random();
-                    real.iter_mut()
-                        .zip(made)
-                        .for_each(|(real, made)| *real = part * *real + (1.0 - part) * made);
+                    for (real, generated) in real.iter_mut().zip(generated) {
+                        *real = part * *real + (1.0 - part) * generated;
+                    }
                 }
                 let between = tape.input(Value::plain(between, real.n_columns));
                 let (_, factors) = self.critic.forward(&mut tape, between, &mut rng);
                 let gradient = self.critic.gradient(&mut tape, &factors);
-                let penalty = length_penalty(&mut tape, gradient, PENALTY);
+                let penalty = length_penalty(&mut tape, gradient, GRADIENT_PENALTY);
                 add(&mut tape, distance, penalty)
             }
             Loss::Logistic => {
-                // The slope of log(1 + exp(∓opinion)), at the opinions that there are.
-                let values = &tape.value(opinions).data;
-                let slope = |(at, opinion): (usize, &f32)| {
+                // The derivative of log(1 + exp(∓judgement)) at each judgement.
+                let values = &tape.value(judgements).data;
+                let derivative = |(at, judgement): (usize, &f32)| {
                     let is_real = at < n_packs;
-                    let sure = 1.0 / (1.0 + (-opinion).exp());
-                    share * if is_real { sure - 1.0 } else { sure }
+                    let probability = 1.0 / (1.0 + (-judgement).exp());
+                    weight * if is_real { probability - 1.0 } else { probability }
                 };
-                let weights = values.iter().enumerate().map(slope).collect();
-                weighted_sum(&mut tape, opinions, weights)
+                let weights = values.iter().enumerate().map(derivative).collect();
+                weighted_sum(&mut tape, judgements, weights)
             }
         };
-        let found = f64::from(tape.scalar(loss));
-        let mut slopes = vec![0.0; self.of_critic.values().len()];
-        tape.backward(loss, &mut slopes);
-        (slopes, found)
+        let value = f64::from(tape.scalar(loss));
+        let mut gradient = vec![0.0; self.critic_parameters.values().len()];
+        tape.backward(loss, &mut gradient);
+        LossGradient { gradient, loss: value }
     }
 
-    /// How the maker should change, and the moments of its layers.
-    fn maker_slopes(&self, n_rows: usize, seed: u64) -> (Slopes, Vec<Moments>) {
+    /// The gradient of the generator, and the batch statistics of its layers.
+    fn generator_gradient(&self, n_rows: usize, seed: u64) -> (LossGradient, Vec<Moments>) {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (form, pack) = (self.rows.form, self.recipe.pack);
-        let (width, n_context) = (form.encoder.width, form.n_context());
+        let (layout, pack) = (self.rows.layout, self.gan.pack);
+        let (width, n_context) = (layout.encoder.width(), layout.n_context());
         let batch = self.rows.batch(n_rows, &mut rng);
-        let mut tape = Tape::new(&self.of_maker);
-        let (raw, rows, moments) = make(&self.maker, &mut tape, form, &batch.contexts, n_rows, &mut rng);
+        let mut tape = Tape::new(&self.generator_parameters);
+        let Generated { raw, rows, moments } =
+            generate(&self.generator, &mut tape, layout, &batch.contexts, n_rows, &mut rng);
         let judged = packed(&tape.value(rows).data, &batch.contexts, width, n_context, pack);
         let n_packs = judged.n_samples as f32;
-        let (opinions, gradient) = self.critic.look(&self.of_critic, judged, &mut rng);
-        // The critic's gradient by rows, without that by contexts.
+        let (judgements, gradient) = self.critic.look(&self.critic_parameters, judged, &mut rng);
+        // The gradient of the critic by rows, without that by contexts.
         let mut weights = Vec::with_capacity(n_rows * width);
         for (row, gradient) in gradient.chunks_exact(width + n_context).enumerate() {
-            let slope = match self.recipe.loss {
+            let derivative = match self.gan.loss {
                 Loss::Wasserstein => -1.0 / n_packs,
-                Loss::Logistic => (1.0 / (1.0 + (-opinions[row / pack]).exp()) - 1.0) / n_packs,
+                Loss::Logistic => (1.0 / (1.0 + (-judgements[row / pack]).exp()) - 1.0) / n_packs,
             };
-            weights.extend(gradient[..width].iter().map(|gradient| slope * gradient));
+            weights.extend(gradient[..width].iter().map(|gradient| derivative * gradient));
         }
         let mut loss = weighted_sum(&mut tape, rows, weights);
-        if !batch.wanted.is_empty() {
-            let blocks: &[Block] = &form.encoder.blocks;
-            let missed = unlikely(&mut tape, raw, blocks, &batch.wanted);
+        if !batch.required.is_empty() {
+            let missed = condition_loss(&mut tape, raw, layout.encoder.spans(), &batch.required);
             loss = add(&mut tape, loss, missed);
         }
-        let mut slopes = vec![0.0; self.of_maker.values().len()];
-        tape.backward(loss, &mut slopes);
-        let opinion = opinions.iter().map(|opinion| f64::from(*opinion)).sum::<f64>() / f64::from(n_packs);
-        ((slopes, -opinion), moments)
+        let mut gradient = vec![0.0; self.generator_parameters.values().len()];
+        tape.backward(loss, &mut gradient);
+        let mean = judgements.iter().map(|judgement| f64::from(*judgement)).sum::<f64>() / f64::from(n_packs);
+        (LossGradient { gradient, loss: -mean }, moments)
     }
 }
 
-/// The mean of slopes, with a pull of every weight towards zero.
-fn mean(shards: Vec<Slopes>, parameters: &Parameters, shrinkage: f32) -> Slopes {
+/// The mean over shards, plus the gradient of weight decay.
+fn mean(shards: Vec<LossGradient>, parameters: &Parameters, weight_decay: f32) -> LossGradient {
     let n_shards = shards.len() as f32;
-    let mut slopes: Vec<f32> = parameters.values().iter().map(|value| value * shrinkage).collect();
+    let mut gradient: Vec<f32> = parameters.values().iter().map(|value| value * weight_decay).collect();
     let mut loss = 0.0;
-    for (of_shard, found) in shards {
-        slopes.iter_mut().zip(of_shard).for_each(|(slope, of_shard)| *slope += of_shard / n_shards);
-        loss += found / f64::from(n_shards);
+    for shard in shards {
+        for (sum, one) in gradient.iter_mut().zip(shard.gradient) {
+            *sum += one / n_shards;
+        }
+        loss += shard.loss / f64::from(n_shards);
     }
-    (slopes, loss)
+    LossGradient { gradient, loss }
 }
 
 pub fn train(
-    jobs: &Jobs,
-    form: &Form,
-    recipe: Recipe,
-    settings: FitSettings,
-    tell: &mut impl FnMut(Step),
-) -> (Maker, Parameters) {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
-    let (mut of_maker, mut of_critic) = (Parameters::default(), Parameters::default());
-    let maker = Maker::new(&mut of_maker, form.n_context(), form.encoder.width, &mut rng);
-    let n_inputs = recipe.pack * (form.encoder.width + form.n_context());
-    let critic = Critic::new(&mut of_critic, n_inputs, &CRITIC_WIDTHS, DROPOUT, &mut rng);
-    let rows = Rows::new(jobs, form, &mut rng);
+    jobs: &FeatureTable,
+    layout: &RowLayout,
+    gan: GanConfig,
+    config: TrainingConfig,
+    stop: &Stop,
+    report: &mut impl FnMut(TrainingProgress),
+) -> Result<(GeneratorNetwork, Parameters), Stopped> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed);
+    let (mut generator_parameters, mut critic_parameters) = (Parameters::default(), Parameters::default());
+    let width = layout.encoder.width();
+    let generator = GeneratorNetwork::new(&mut generator_parameters, layout.n_context(), width, &mut rng);
+    let n_inputs = gan.pack * (width + layout.n_context());
+    let critic = Critic::new(&mut critic_parameters, n_inputs, &CRITIC_WIDTHS, DROPOUT, &mut rng);
+    let rows = RealRows::new(jobs, layout, &mut rng);
     let adam = |parameters: &Parameters| {
-        let mut adam = Adam::new(RATE, parameters.values().len());
-        adam.decays = DECAYS;
+        let mut adam = Adam::new(LEARNING_RATE, parameters.values().len());
+        adam.decays = ADAM_DECAYS;
         adam
     };
-    let (mut maker_adam, mut critic_adam) = (adam(&of_maker), adam(&of_critic));
-    let mut game = Game { rows, recipe, maker, critic, of_maker, of_critic };
+    let (mut generator_adam, mut critic_adam) = (adam(&generator_parameters), adam(&critic_parameters));
+    let mut game = Game { rows, gan, generator, critic, generator_parameters, critic_parameters };
     // Whole packs in every shard.
-    let whole = N_SHARDS * recipe.pack;
-    let n_rows = (BATCH.min(jobs.len()) / whole * whole).max(whole) / N_SHARDS;
-    let n_steps = (jobs.len() / (n_rows * N_SHARDS)).max(1);
-    let n_epochs = settings.n_epochs.unwrap_or(N_EPOCHS);
-    let begun = Instant::now();
-    let mut usual = game.of_maker.values().to_vec();
+    let unit = N_SHARDS * gan.pack;
+    let n_rows = (BATCH_ROWS.min(jobs.n_jobs()) / unit * unit).max(unit) / N_SHARDS;
+    let n_steps = (jobs.n_jobs() / (n_rows * N_SHARDS)).max(1);
+    let n_epochs = config.epochs_or(N_EPOCHS);
+    let started = Instant::now();
+    let mut average = game.generator_parameters.values().to_vec();
     let mut n_done = 0.0f32;
     for epoch in 0..n_epochs {
         let mut loss = 0.0;
         for _ in 0..n_steps {
+            stop.check()?;
             let seeds: Vec<u64> = (0..N_SHARDS).map(|_| rng.random()).collect();
-            let shards = seeds.par_iter().map(|seed| game.critic_slopes(n_rows, *seed)).collect();
-            let (slopes, found) = mean(shards, &game.of_critic, SHRINKAGE);
-            loss += found / n_steps as f64;
-            critic_adam.step(&mut game.of_critic, &slopes);
+            let shards = seeds.par_iter().map(|seed| game.critic_gradient(n_rows, *seed)).collect();
+            let step = mean(shards, &game.critic_parameters, CRITIC_WEIGHT_DECAY);
+            loss += step.loss / n_steps as f64;
+            critic_adam.step(&mut game.critic_parameters, &step.gradient);
             let seeds: Vec<u64> = (0..N_SHARDS).map(|_| rng.random()).collect();
-            let found: Vec<(Slopes, Vec<Moments>)> =
-                seeds.par_iter().map(|seed| game.maker_slopes(n_rows, *seed)).collect();
-            let (shards, moments): (Vec<Slopes>, Vec<Vec<Moments>>) = found.into_iter().unzip();
-            // What is usual of layers is no weight, and has no slope: it must not be pulled either.
-            let (slopes, _) = mean(shards, &game.of_maker, 0.0);
-            maker_adam.step(&mut game.of_maker, &slopes);
+            let shards: Vec<(LossGradient, Vec<Moments>)> =
+                seeds.par_iter().map(|seed| game.generator_gradient(n_rows, *seed)).collect();
+            let (shards, moments): (Vec<LossGradient>, Vec<Vec<Moments>>) = shards.into_iter().unzip();
+            // Parameters include the running statistics of batch normalisation, which must not decay.
+            let step = mean(shards, &game.generator_parameters, 0.0);
+            generator_adam.step(&mut game.generator_parameters, &step.gradient);
             for moments in &moments {
-                game.maker.remember(&mut game.of_maker, moments, n_rows);
+                game.generator.update_statistics(&mut game.generator_parameters, moments, n_rows);
             }
             n_done += 1.0;
-            let part = (1.0 / REMEMBERED_STEPS).max(10.0 / (10.0 + n_done));
-            usual
-                .iter_mut()
-                .zip(game.of_maker.values())
-                .for_each(|(usual, now)| *usual += part * (now - *usual));
+            let rate = (1.0 / AVERAGED_STEPS).max(10.0 / (10.0 + n_done));
+            for (average, now) in average.iter_mut().zip(game.generator_parameters.values()) {
+                *average += rate * (now - *average);
+            }
         }
-        let left = begun.elapsed() / (epoch as u32 + 1) * (n_epochs - epoch - 1) as u32;
-        tell(Step { done: epoch + 1, total: n_epochs, loss: Some(loss), left });
+        report(TrainingProgress::new(epoch + 1, n_epochs, loss, started));
     }
-    game.of_maker.values_mut().copy_from_slice(&usual);
-    (game.maker, game.of_maker)
+    game.generator_parameters.values_mut().copy_from_slice(&average);
+    Ok((game.generator, game.generator_parameters))
 }

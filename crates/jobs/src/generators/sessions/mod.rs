@@ -1,72 +1,163 @@
-//! Jobs come in sessions: a user sits down, submits a few jobs much like each other, and goes.
+//! Sessions: resamples what users did, along the timeline of the training trace.
 //!
-//! The course of the trace is an outer clock that cannot drift: it says who is around, and how dense jobs are. A
-//! session of a user is drawn from around the clock's time, its length, its intervals, what is asked for and how it
-//! ends each from other jobs of that user nearby. What people choose (sizes, requested times) is taken as it is;
-//! what happens to them (intervals, run times) is blurred, so that copies are about as rare as in jobs that come later.
+//! A session is a series of jobs of one user with no job of another user in between. A clock moves along the training
+//! trace and decides which users are active and how dense jobs are. Sessions are drawn from around the clock; their
+//! lengths, intervals, resource requests and outcomes come from nearby jobs of the same user. Requests (sizes, requested
+//! times) are copied. Measurements (intervals, run times) are perturbed, so that near copies are about as rare as between
+//! two parts of a real trace.
 
 mod draw;
-mod past;
+mod index;
 
-use learn::artifact::{Tensor, Tensors};
+use std::collections::BTreeMap;
 
-use self::past::Past;
+use learn::artifact::{Tensor, Tensors, Values, part_of, within};
+use workload::{Stop, Stopped};
+
+use self::index::TraceIndex;
 use super::Generator;
-use crate::features::{FeatureSpec, Jobs};
+use crate::features::{FeatureKind, FeatureSpec, FeatureTable};
 
 #[derive(Debug, Clone)]
 pub struct Sessions {
-    past: Past,
+    index: TraceIndex,
 }
 
 impl Sessions {
-    pub fn fit(jobs: &Jobs) -> Self {
-        Self { past: Past::new(jobs) }
+    pub fn fit(jobs: FeatureTable, stop: &Stop) -> Result<Self, Stopped> {
+        stop.check()?;
+        Ok(Self { index: TraceIndex::new(jobs) })
     }
 
-    pub fn restore(specs: &[FeatureSpec], tensors: &Tensors) -> Option<Self> {
-        let values =
-            specs.iter().map(|spec| to_values(tensors.get(&spec.name)?)).collect::<Option<Vec<_>>>()?;
-        let is_even = values.iter().all(|column| column.len() == values[0].len() && !column.is_empty());
-        is_even.then(|| Self { past: Past::new(&Jobs { specs: specs.to_vec(), values }) })
+    pub fn load(specs: &[FeatureSpec], tensors: &Tensors) -> Option<Self> {
+        let (values, is_known) = (part_of(tensors, VALUES), part_of(tensors, IS_KNOWN));
+        let column = |spec: &FeatureSpec| {
+            let column = match values.get(&spec.name) {
+                Some(stored) => column_of(stored, is_known.get(&spec.name)),
+                None => column_of_version_1(tensors.get(&spec.name)?),
+            };
+            column.filter(|column| is_column_of(spec, column))
+        };
+        let columns = specs.iter().map(column).collect::<Option<Vec<_>>>()?;
+        let jobs = FeatureTable::new(specs.to_vec(), columns).ok()?;
+        (jobs.n_jobs() > 0).then(|| Self { index: TraceIndex::new(jobs) })
     }
 }
 
 impl Generator for Sessions {
-    fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
-        draw::draw(&self.past, n_jobs, seed)
+    fn sample(&self, n_jobs: usize, seed: u64, stop: &Stop) -> Result<Vec<Vec<f64>>, Stopped> {
+        draw::draw(&self.index, n_jobs, seed, stop)
     }
 
+    /// The training trace: one tensor per feature, and one of known values where some are unknown.
     fn tensors(&self) -> Tensors {
-        let columns = self.past.jobs.specs.iter().zip(&self.past.jobs.values);
-        columns.map(|(spec, values)| (spec.name.clone(), to_tensor(values))).collect()
+        let (mut values, mut is_known): (Tensors, Tensors) = (BTreeMap::new(), BTreeMap::new());
+        let jobs = self.index.jobs();
+        for (spec, column) in jobs.specs().iter().zip(jobs.columns()) {
+            let tensor = if spec.is_category() {
+                Tensor::row(column.iter().map(|code| *code as i64).collect::<Vec<i64>>())
+            } else {
+                let known = |value: &f64| if value.is_nan() { 0.0 } else { *value };
+                Tensor::row(column.iter().map(known).collect::<Vec<f64>>())
+            };
+            values.insert(spec.name.clone(), tensor);
+            if column.iter().any(|value| value.is_nan()) {
+                let flags: Vec<u8> = column.iter().map(|value| u8::from(!value.is_nan())).collect();
+                is_known.insert(spec.name.clone(), Tensor::row(flags));
+            }
+        }
+        within(VALUES, values).chain(within(IS_KNOWN, is_known)).collect()
     }
 }
 
-/// Weights that a number with more digits than a weight has is the sum of.
-const N_PARTS: usize = 3;
+const VALUES: &str = "values";
+const IS_KNOWN: &str = "is_known";
 
-/// Numbers, part by part; and whether they are known.
-fn to_tensor(values: &[f64]) -> Tensor {
-    let mut rest: Vec<f64> = values.iter().map(|value| if value.is_nan() { 0.0 } else { *value }).collect();
-    let mut parts: Vec<f32> = Vec::with_capacity((N_PARTS + 1) * values.len());
-    for _ in 0..N_PARTS {
-        for rest in &mut rest {
-            let part = *rest as f32;
-            parts.push(part);
-            *rest -= f64::from(part);
+fn column_of(values: &Tensor, is_known: Option<&Tensor>) -> Option<Vec<f64>> {
+    let mut column: Vec<f64> = match values.values() {
+        Values::F64(values) => values.clone(),
+        Values::I64(codes) => codes.iter().map(|code| *code as f64).collect(),
+        _ => return None,
+    };
+    if let Some(is_known) = is_known {
+        let flags = is_known.as_u8().filter(|flags| flags.len() == column.len())?;
+        for (value, flag) in column.iter_mut().zip(flags) {
+            if *flag == 0 {
+                *value = f64::NAN;
+            }
         }
     }
-    parts.extend(values.iter().map(|value| if value.is_nan() { 0.0 } else { 1.0 }));
-    Tensor::new(vec![N_PARTS + 1, values.len()], parts)
+    Some(column)
 }
 
-fn to_values(tensor: &Tensor) -> Option<Vec<f64>> {
-    let [_, n_values] = *tensor.shape() else { return None };
-    let stored = tensor.as_f32()?;
-    let at = |index: usize| {
+/// In version 1 of the format, a number is the sum of three `f32`, and a fourth says whether it is known.
+const N_PARTS_OF_VERSION_1: usize = 3;
+
+fn column_of_version_1(tensor: &Tensor) -> Option<Vec<f64>> {
+    let [n_rows, n_values] = *tensor.shape() else { return None };
+    let stored = tensor.as_f32().filter(|_| n_rows == N_PARTS_OF_VERSION_1 + 1)?;
+    let value = |index: usize| {
         let part = |part: usize| f64::from(stored[part * n_values + index]);
-        if part(N_PARTS) > 0.5 { (0..N_PARTS).rev().map(part).sum() } else { f64::NAN }
+        let is_known = part(N_PARTS_OF_VERSION_1) > 0.5;
+        if is_known { (0..N_PARTS_OF_VERSION_1).rev().map(part).sum() } else { f64::NAN }
     };
-    (stored.len() == (N_PARTS + 1) * n_values).then(|| (0..n_values).map(at).collect())
+    Some((0..n_values).map(value).collect())
+}
+
+/// Whether stored values fit a feature: codes of categories have to have names.
+fn is_column_of(spec: &FeatureSpec, column: &[f64]) -> bool {
+    match &spec.kind {
+        FeatureKind::Category { names } => {
+            column.iter().all(|code| *code >= 0.0 && *code < names.len() as f64)
+        }
+        FeatureKind::Number { .. } => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+    use crate::schema::Role;
+
+    fn specs() -> Vec<FeatureSpec> {
+        let number = || FeatureKind::Number { format: Format::Plain { decimals: 3 } };
+        let names = vec!["a".into(), "b".into()];
+        let spec = |name: &str, role, kind| FeatureSpec { name: name.into(), role: Some(role), kind };
+        vec![
+            spec("interval", Role::Interval, number()),
+            spec("run", Role::RunTime, number()),
+            spec("user", Role::User, FeatureKind::Category { names }),
+        ]
+    }
+
+    fn sessions(runs: Vec<f64>) -> Sessions {
+        let users = vec![0.0, 1.0, 1.0];
+        let columns = vec![vec![0.0, 1e9 + 0.123, 7.0], runs, users];
+        Sessions::fit(FeatureTable::new(specs(), columns).unwrap(), &Stop::default()).unwrap()
+    }
+
+    #[test]
+    fn numbers_are_stored_exactly_and_unknown_ones_stay_unknown() {
+        let stored = sessions(vec![0.1, f64::NAN, 1e-7]);
+        let loaded = Sessions::load(&specs(), &stored.tensors()).unwrap();
+        let bits = |sessions: &Sessions| -> Vec<u64> {
+            sessions.index.jobs().columns().iter().flatten().map(|value| value.to_bits()).collect()
+        };
+        assert_eq!(bits(&loaded), bits(&stored));
+    }
+
+    #[test]
+    fn tensors_that_do_not_fit_the_features_are_rejected() {
+        let tensors = sessions(vec![1.0; 3]).tensors();
+        let with = |name: &str, tensor: Tensor| {
+            let mut tensors = tensors.clone();
+            tensors.insert(name.to_owned(), tensor);
+            Sessions::load(&specs(), &tensors)
+        };
+        assert!(with("values.user", Tensor::row(vec![0i64, 1, 2])).is_none(), "there are two users");
+        assert!(with("values.user", Tensor::row(vec![0i64, 1])).is_none(), "one job has no user");
+        assert!(with("is_known.run", Tensor::row(vec![1u8])).is_none());
+        assert!(Sessions::load(&specs(), &Tensors::new()).is_none());
+    }
 }

@@ -1,4 +1,7 @@
-//! TVAE: a variational autoencoder of rows (Xu et al., 2019).
+//! TVAE: a variational autoencoder of rows (Xu et al., "Modeling tabular data using conditional GAN", 2019).
+//!
+//! Departures from the paper: numbers are transformed by `log(1 + x)` before their modes are fitted, and categories are
+//! sampled instead of taking the most likely value.
 
 mod train;
 
@@ -9,16 +12,17 @@ use learn::nn::tape::{Tape, Var};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::{Stop, Stopped};
 
-use super::activate::settle;
-use super::encode::{Bend, Block, BlockKind, Encoder};
-use super::{FitSettings, Generator, Step, in_chunks};
-use crate::features::Jobs;
+use super::encoding::{Encoder, SpanKind, TransformKind};
+use super::output::{STD_DEV_RANGE, sample_hard};
+use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
+use crate::features::FeatureTable;
 
 const WIDTHS: [usize; 2] = [128, 128];
 const N_LATENT: usize = 128;
 
-/// The layers.
+/// Encoder: width → 128 → 128 → 128 (mean and log variance). Decoder: 128 → 128 → 128 → width.
 #[derive(Debug, Clone)]
 struct Net {
     encoder: Vec<Linear>,
@@ -26,12 +30,11 @@ struct Net {
     log_variance: Linear,
     decoder: Vec<Linear>,
     last: Linear,
-    /// How wide the place of a number is around what is made of it.
-    widths: ParameterId,
+    /// The standard deviation of each number of a row.
+    std_devs: ParameterId,
 }
 
-/// What every place is uncertain by at first.
-const WIDTH: f32 = 0.1;
+const INITIAL_STD_DEV: f32 = 0.1;
 
 impl Net {
     fn new(parameters: &mut Parameters, width: usize, rng: &mut Xoshiro256PlusPlus) -> Self {
@@ -55,9 +58,9 @@ impl Net {
         let mean = plain("encoder.mean", [WIDTHS[1], N_LATENT]);
         let log_variance = plain("encoder.log_variance", [WIDTHS[1], N_LATENT]);
         let last = plain("decoder.last", [WIDTHS[0], width]);
-        let widths = parameters.add("decoder.widths", &[width], width, rng);
-        parameters.get_mut(widths).fill(WIDTH);
-        Self { encoder, mean, log_variance, decoder, last, widths }
+        let std_devs = parameters.add("decoder.std_devs", &[width], width, rng);
+        parameters.get_mut(std_devs).fill(INITIAL_STD_DEV);
+        Self { encoder, mean, log_variance, decoder, last, std_devs }
     }
 
     fn encode(&self, tape: &mut Tape<'_>, x: Var) -> (Var, Var) {
@@ -70,8 +73,8 @@ impl Net {
         self.last.forward(tape, hidden)
     }
 
-    /// The same without learning.
-    fn make(&self, parameters: &Parameters, mut x: Vec<f32>, n_rows: usize) -> Vec<f32> {
+    /// Decodes without a tape.
+    fn generate(&self, parameters: &Parameters, mut x: Vec<f32>, n_rows: usize) -> Vec<f32> {
         for layer in self.decoder.iter().chain([&self.last]) {
             let mut out = vec![0.0; n_rows * parameters.shape(layer.bias)[0]];
             layer.compute(parameters, &x, &mut out);
@@ -88,32 +91,35 @@ pub struct Tvae {
 }
 
 impl Tvae {
-    pub fn fit(jobs: &Jobs, settings: FitSettings, tell: &mut impl FnMut(Step)) -> Self {
-        let encoder = Encoder::fit(jobs, Bend::Log, true, settings.seed);
-        let (net, parameters) = train::train(jobs, &encoder, settings, tell);
-        Self { encoder, net, parameters }
+    pub fn fit(
+        jobs: &FeatureTable,
+        config: TrainingConfig,
+        stop: &Stop,
+        report: &mut impl FnMut(TrainingProgress),
+    ) -> Result<Self, Stopped> {
+        let encoder = Encoder::fit(jobs, TransformKind::Log, true, config.seed, stop)?;
+        let (net, parameters) = train::train(jobs, &encoder, config, stop, report)?;
+        Ok(Self { encoder, net, parameters })
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let encoder: Encoder = serde_json::from_value(settings.clone()).ok()?;
+    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
+        let encoder: Encoder = serde_json::from_value(settings.clone()).ok().filter(Encoder::is_valid)?;
         let mut parameters = Parameters::default();
-        let net = Net::new(&mut parameters, encoder.width, &mut Xoshiro256PlusPlus::seed_from_u64(0));
+        let net = Net::new(&mut parameters, encoder.width(), &mut Xoshiro256PlusPlus::seed_from_u64(0));
         parameters.load(tensors).ok()?;
         Some(Self { encoder, net, parameters })
     }
 
     fn rows(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
         let noise: Vec<f32> = (0..n_rows * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
-        let mut rows = self.net.make(&self.parameters, noise, n_rows);
-        settle(&mut rows, &self.encoder, rng);
-        let widths = self.parameters.get(self.net.widths);
-        let is_place = |block: &&Block| block.kind == BlockKind::Place;
-        let places: Vec<usize> =
-            self.encoder.blocks.iter().filter(is_place).map(|block| block.first).collect();
-        for row in rows.chunks_exact_mut(self.encoder.width) {
-            for at in &places {
+        let mut rows = self.net.generate(&self.parameters, noise, n_rows);
+        sample_hard(&mut rows, &self.encoder, rng);
+        let std_devs = self.parameters.get(self.net.std_devs);
+        for row in rows.chunks_exact_mut(self.encoder.width()) {
+            for span in self.encoder.spans().iter().filter(|span| span.kind == SpanKind::Scalar) {
                 let noise: f32 = rng.sample(StandardNormal);
-                row[*at] += widths[*at].clamp(0.01, 1.0) * noise;
+                let std_dev = std_devs[span.first].clamp(*STD_DEV_RANGE.start(), *STD_DEV_RANGE.end());
+                row[span.first] += std_dev * noise;
             }
         }
         rows
@@ -121,8 +127,8 @@ impl Tvae {
 }
 
 impl Generator for Tvae {
-    fn sample(&self, n_jobs: usize, seed: u64) -> Vec<Vec<f64>> {
-        in_chunks(n_jobs, seed, &self.encoder, |n_rows, rng| self.rows(n_rows, rng))
+    fn sample(&self, n_jobs: usize, seed: u64, stop: &Stop) -> Result<Vec<Vec<f64>>, Stopped> {
+        sample_in_chunks(n_jobs, seed, stop, &self.encoder, |n_rows, rng| self.rows(n_rows, rng))
     }
 
     fn tensors(&self) -> Tensors {

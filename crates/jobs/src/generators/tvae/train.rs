@@ -1,4 +1,4 @@
-//! Training: rows should be likely given their embeddings, and embeddings normal.
+//! Training: minimises the negative log likelihood of rows and the divergence of embeddings from the normal distribution.
 
 use std::time::Instant;
 
@@ -13,81 +13,98 @@ use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
+use workload::{Stop, Stopped};
 
 use super::{N_LATENT, Net};
-use crate::features::Jobs;
-use crate::generators::activate::improbability;
-use crate::generators::encode::Encoder;
-use crate::generators::{FitSettings, Step};
+use crate::features::FeatureTable;
+use crate::generators::encoding::Encoder;
+use crate::generators::output::negative_log_likelihood;
+use crate::generators::{TrainingConfig, TrainingProgress};
 
 const N_EPOCHS: usize = 300;
-const BATCH: usize = 500;
+const BATCH_ROWS: usize = 500;
 const N_SHARDS: usize = 2;
-const RATE: f32 = 1e-3;
-const SHRINKAGE: f32 = 1e-5;
-/// How much rows count beside embeddings.
+const LEARNING_RATE: f32 = 1e-3;
+const WEIGHT_DECAY: f32 = 1e-5;
+/// The weight of the likelihood relative to the divergence.
 const LOSS_FACTOR: f32 = 2.0;
 
 pub fn train(
-    jobs: &Jobs,
+    jobs: &FeatureTable,
     encoder: &Encoder,
-    settings: FitSettings,
-    tell: &mut impl FnMut(Step),
-) -> (Net, Parameters) {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(settings.seed);
+    config: TrainingConfig,
+    stop: &Stop,
+    report: &mut impl FnMut(TrainingProgress),
+) -> Result<(Net, Parameters), Stopped> {
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(config.seed);
     let mut parameters = Parameters::default();
-    let net = Net::new(&mut parameters, encoder.width, &mut rng);
+    let net = Net::new(&mut parameters, encoder.width(), &mut rng);
     let rows = encoder.encode(jobs, &mut rng);
-    let mut adam = Adam::new(RATE, parameters.values().len());
-    let n_epochs = settings.n_epochs.unwrap_or(N_EPOCHS);
-    let mut order: Vec<usize> = (0..jobs.len()).collect();
-    let begun = Instant::now();
+    let mut adam = Adam::new(LEARNING_RATE, parameters.values().len());
+    let n_epochs = config.epochs_or(N_EPOCHS);
+    let mut order: Vec<usize> = (0..jobs.n_jobs()).collect();
+    let started = Instant::now();
     for epoch in 0..n_epochs {
         order.shuffle(&mut rng);
         let mut loss = 0.0;
-        for batch in order.chunks(BATCH) {
+        for batch in order.chunks(BATCH_ROWS) {
+            stop.check()?;
             let shards: Vec<(&[usize], u64)> =
                 batch.chunks(batch.len().div_ceil(N_SHARDS)).map(|shard| (shard, rng.random())).collect();
-            let found: Vec<(Vec<f32>, f64)> = shards
-                .into_par_iter()
-                .map(|(shard, seed)| slopes(&net, &parameters, encoder, &rows, (shard, batch.len()), seed))
-                .collect();
-            let mut sum: Vec<f32> = parameters.values().iter().map(|value| value * SHRINKAGE).collect();
-            for (slopes, of_shard) in found {
-                sum.iter_mut().zip(slopes).for_each(|(sum, slope)| *sum += slope);
-                loss += of_shard * batch.len() as f64 / jobs.len() as f64;
+            let step =
+                Step { net: &net, parameters: &parameters, encoder, rows: &rows, n_in_batch: batch.len() };
+            let found: Vec<(Vec<f32>, f64)> =
+                shards.into_par_iter().map(|(shard, seed)| step.gradient(shard, seed)).collect();
+            let mut sum: Vec<f32> = parameters.values().iter().map(|value| value * WEIGHT_DECAY).collect();
+            for (gradient, shard_loss) in found {
+                for (sum, one) in sum.iter_mut().zip(gradient) {
+                    *sum += one;
+                }
+                loss += shard_loss * batch.len() as f64 / jobs.n_jobs() as f64;
             }
             adam.step(&mut parameters, &sum);
         }
-        let left = begun.elapsed() / (epoch as u32 + 1) * (n_epochs - epoch - 1) as u32;
-        tell(Step { done: epoch + 1, total: n_epochs, loss: Some(loss), left });
+        report(TrainingProgress::new(epoch + 1, n_epochs, loss, started));
     }
-    (net, parameters)
+    Ok((net, parameters))
 }
 
-fn slopes(
-    net: &Net,
-    parameters: &Parameters,
-    encoder: &Encoder,
-    rows: &[f32],
-    (shard, n_in_batch): (&[usize], usize),
-    seed: u64,
-) -> (Vec<f32>, f64) {
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let real: Vec<f32> =
-        shard.iter().flat_map(|row| &rows[row * encoder.width..(row + 1) * encoder.width]).copied().collect();
-    let mut tape = Tape::new(parameters);
-    let x = tape.input(Value::plain(real.clone(), encoder.width));
-    let (mean, log_variance) = net.encode(&mut tape, x);
-    let noise = (0..shard.len() * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
-    let z = sample(&mut tape, mean, log_variance, noise);
-    let made = net.decode(&mut tape, z);
-    let share = 1.0 / n_in_batch as f32;
-    let unlikely = improbability(&mut tape, made, &real, &encoder.blocks, net.widths, LOSS_FACTOR * share);
-    let far = divergence(&mut tape, mean, log_variance, share);
-    let loss = add(&mut tape, unlikely, far);
-    let found = f64::from(tape.scalar(loss));
-    let mut slopes = vec![0.0; parameters.values().len()];
-    tape.backward(loss, &mut slopes);
-    (slopes, found)
+/// What the shards of a batch share.
+struct Step<'a> {
+    net: &'a Net,
+    parameters: &'a Parameters,
+    encoder: &'a Encoder,
+    rows: &'a [f32],
+    n_in_batch: usize,
+}
+
+impl Step<'_> {
+    /// The gradient of the loss of some rows by every parameter, and the loss.
+    fn gradient(&self, shard: &[usize], seed: u64) -> (Vec<f32>, f64) {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let width = self.encoder.width();
+        let real: Vec<f32> =
+            shard.iter().flat_map(|row| &self.rows[row * width..(row + 1) * width]).copied().collect();
+        let mut tape = Tape::new(self.parameters);
+        let x = tape.input(Value::plain(real.clone(), width));
+        let (mean, log_variance) = self.net.encode(&mut tape, x);
+        let noise = (0..shard.len() * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
+        let z = sample(&mut tape, mean, log_variance, noise);
+        let raw = self.net.decode(&mut tape, z);
+        let weight = 1.0 / self.n_in_batch as f32;
+        let likelihood = negative_log_likelihood(
+            &mut tape,
+            raw,
+            &real,
+            self.encoder.spans(),
+            self.net.std_devs,
+            LOSS_FACTOR * weight,
+        );
+        let divergence = divergence(&mut tape, mean, log_variance, weight);
+        let loss = add(&mut tape, likelihood, divergence);
+        let value = f64::from(tape.scalar(loss));
+        let mut gradient = vec![0.0; self.parameters.values().len()];
+        tape.backward(loss, &mut gradient);
+        (gradient, value)
+    }
 }

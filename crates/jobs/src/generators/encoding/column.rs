@@ -1,0 +1,176 @@
+//! The encoding of one feature.
+
+use std::collections::BTreeMap;
+
+use learn::bayesian_mixture::{MixtureComponent, fit_components};
+use rand::RngExt;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use super::transform::{Transform, TransformKind};
+use crate::features::FeatureSpec;
+
+/// The position within a mode is in units of this many standard deviations.
+const SCALE: f64 = 4.0;
+/// Numbers with at most this many different values are one-hot.
+const MAX_ONE_HOT_VALUES: usize = 60;
+/// Categories with at most this many names are one-hot; others become numbers.
+const MAX_ONE_HOT_NAMES: usize = 256;
+/// Values of at least this fraction of jobs are modes of their own.
+const MIN_FREQUENT_FRACTION: f64 = 0.003;
+const MAX_FREQUENT: usize = 80;
+/// Numbers with fewer different values than this fraction of jobs only ever take those values.
+pub const MAX_DISTINCT_FRACTION: f64 = 0.1;
+/// Positions are clipped to this.
+const MAX_POSITION: f64 = 0.99;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ColumnEncoding {
+    /// A position, followed by a one-hot vector of frequent values, modes, and "unknown".
+    Number {
+        transform: Transform,
+        frequent_values: Vec<f64>,
+        modes: Vec<MixtureComponent>,
+        has_missing: bool,
+        /// All values in order, if there are few; empty otherwise.
+        distinct_values: Vec<f64>,
+    },
+    /// A one-hot vector of values, and of "unknown" if there is one more fraction than values.
+    OneHot { values: Vec<f64>, fractions: Vec<f64>, is_condition: bool },
+}
+
+impl ColumnEncoding {
+    pub fn fit(
+        spec: &FeatureSpec,
+        values: &[f64],
+        transform: TransformKind,
+        max_modes: usize,
+        seed: u64,
+    ) -> Self {
+        let mut counts: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
+        for value in values {
+            counts.entry(value.to_bits()).or_insert((*value, 0)).1 += 1;
+        }
+        let fraction = |count: usize| count as f64 / values.len() as f64;
+        if counts.len() <= if spec.is_category() { MAX_ONE_HOT_NAMES } else { MAX_ONE_HOT_VALUES } {
+            let mut counts: Vec<(f64, usize)> = counts.into_values().collect();
+            // "Unknown" comes last.
+            counts.sort_by(|a, b| a.0.is_nan().cmp(&b.0.is_nan()).then(a.0.total_cmp(&b.0)));
+            return Self::OneHot {
+                values: counts.iter().map(|(value, _)| *value).filter(|value| !value.is_nan()).collect(),
+                fractions: counts.iter().map(|(_, count)| fraction(*count)).collect(),
+                is_condition: spec.is_category(),
+            };
+        }
+        let known: Vec<f64> = values.iter().copied().filter(|value| !value.is_nan()).collect();
+        let transform =
+            if spec.is_category() { Transform::intervals(&known) } else { Transform::fit(&known, transform) };
+        let is_frequent = |(value, count): &(f64, usize)| {
+            !spec.is_category() && !value.is_nan() && fraction(*count) >= MIN_FREQUENT_FRACTION
+        };
+        let mut frequent: Vec<(f64, usize)> = counts.values().copied().filter(is_frequent).collect();
+        frequent.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.total_cmp(&b.0)));
+        frequent.truncate(if max_modes > 1 { MAX_FREQUENT } else { 0 });
+        let frequent_values: Vec<f64> = frequent.into_iter().map(|(value, _)| value).collect();
+        let is_few =
+            !spec.is_category() && (counts.len() as f64) < MAX_DISTINCT_FRACTION * values.len() as f64;
+        let mut distinct_values: Vec<f64> = if is_few {
+            counts.into_values().map(|(value, _)| value).filter(|value| !value.is_nan()).collect()
+        } else {
+            Vec::new()
+        };
+        distinct_values.sort_by(f64::total_cmp);
+        let rest = known.iter().filter(|value| !frequent_values.contains(value));
+        let transformed: Vec<f64> = rest.map(|value| transform.apply(*value, 0.5)).collect();
+        let has_missing = known.len() < values.len();
+        let modes = fit_components(&transformed, max_modes, seed);
+        Self::Number { transform, frequent_values, modes, has_missing, distinct_values }
+    }
+
+    /// Numbers in the encoded column.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Number { frequent_values, modes, has_missing, .. } => {
+                1 + frequent_values.len() + modes.len() + usize::from(*has_missing)
+            }
+            Self::OneHot { fractions, .. } => fractions.len(),
+        }
+    }
+
+    /// Writes a value to the start of `row`, which is zero, and returns the number of positions it takes.
+    pub fn encode(&self, value: f64, row: &mut [f32], rng: &mut Xoshiro256PlusPlus) -> usize {
+        match self {
+            Self::Number { .. } if value.is_nan() => row[self.len() - 1] = 1.0,
+            Self::Number { transform, frequent_values, modes, .. } => {
+                if let Some(at) = frequent_values.iter().position(|frequent| *frequent == value) {
+                    row[1 + at] = 1.0;
+                    return self.len();
+                }
+                let transformed = transform.apply(value, rng.random());
+                let densities: Vec<f64> =
+                    modes.iter().map(|mode| mode.density(transformed) + 1e-300).collect();
+                let mut left = rng.random::<f64>() * densities.iter().sum::<f64>();
+                let mut mode = 0;
+                while mode + 1 < modes.len() && left > densities[mode] {
+                    left -= densities[mode];
+                    mode += 1;
+                }
+                let position = (transformed - modes[mode].mean) / (SCALE * modes[mode].std_dev);
+                row[0] = position.clamp(-MAX_POSITION, MAX_POSITION) as f32;
+                row[1 + frequent_values.len() + mode] = 1.0;
+            }
+            Self::OneHot { .. } => row[self.one_hot_position(value)] = 1.0,
+        }
+        self.len()
+    }
+
+    /// The position of a value in a one-hot column; other columns have none, and the first is returned.
+    pub fn one_hot_position(&self, value: f64) -> usize {
+        match self {
+            Self::OneHot { values, fractions, .. } => {
+                values.iter().position(|known| *known == value).unwrap_or(fractions.len() - 1)
+            }
+            Self::Number { .. } => 0,
+        }
+    }
+
+    /// The value at the start of `row`.
+    pub fn decode(&self, row: &[f32]) -> f64 {
+        match self {
+            Self::Number { transform, frequent_values, modes, distinct_values, .. } => {
+                let which = hot_position(&row[1..self.len()]);
+                if let Some(value) = frequent_values.get(which) {
+                    return *value;
+                }
+                let Some(mode) = modes.get(which - frequent_values.len()) else { return f64::NAN };
+                let transformed = f64::from(row[0].clamp(-1.0, 1.0)) * SCALE * mode.std_dev + mode.mean;
+                nearest(distinct_values, transform.invert(transformed))
+            }
+            Self::OneHot { values, fractions, .. } => {
+                values.get(hot_position(&row[..fractions.len()])).copied().unwrap_or(f64::NAN)
+            }
+        }
+    }
+}
+
+/// The position of the one in a one-hot vector.
+fn hot_position(row: &[f32]) -> usize {
+    row.iter().position(|value| *value > 0.5).unwrap_or(0)
+}
+
+/// The nearest of sorted values; the value itself if there are none.
+pub fn nearest(sorted: &[f64], value: f64) -> f64 {
+    let at = sorted.partition_point(|one| *one < value);
+    let (below, above) = (at.checked_sub(1).map(|at| sorted[at]), sorted.get(at).copied());
+    match (below, above) {
+        (Some(below), Some(above)) => {
+            if value - below < above - value {
+                below
+            } else {
+                above
+            }
+        }
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => value,
+    }
+}

@@ -1,0 +1,112 @@
+//! Which value of a category follows which, in the training trace.
+//!
+//! A sequence network is trained on pairs of a job and its true predecessor. When it is sampled, its conditions have to
+//! depend on the previous job in the same way: conditions drawn from the frequency of values alone would pair jobs that
+//! never follow each other.
+
+use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Serialize};
+
+use super::pick;
+use crate::features::FeatureTable;
+use crate::generators::encoding::Encoder;
+
+/// The values that followed one value, with their counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+struct Following {
+    values: Vec<usize>,
+    counts: Vec<f64>,
+}
+
+/// By condition column and value.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Transitions {
+    columns: Vec<Vec<Following>>,
+}
+
+impl Transitions {
+    pub fn fit(encoder: &Encoder, jobs: &FeatureTable) -> Self {
+        let column = |values: Vec<usize>, n_values: usize| {
+            let mut following = vec![Following::default(); n_values];
+            for pair in values.windows(2) {
+                let one = &mut following[pair[0]];
+                match one.values.iter().position(|value| *value == pair[1]) {
+                    Some(at) => one.counts[at] += 1.0,
+                    None => {
+                        one.values.push(pair[1]);
+                        one.counts.push(1.0);
+                    }
+                }
+            }
+            following
+        };
+        let columns = encoder.conditions().iter().zip(encoder.condition_values(jobs));
+        Self {
+            columns: columns.map(|(condition, values)| column(values, condition.fractions.len())).collect(),
+        }
+    }
+
+    /// Samples a value that follows that of the previous row; none if the previous row has none or nothing followed.
+    pub fn next(
+        &self,
+        encoder: &Encoder,
+        column: usize,
+        previous: &[f32],
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> Option<usize> {
+        let span = &encoder.spans()[encoder.conditions()[column].span];
+        let one_hot = &previous[span.first..span.first + span.len];
+        let value = one_hot.iter().position(|value| *value > 0.5)?;
+        let following = self.columns.get(column)?.get(value).filter(|one| !one.values.is_empty())?;
+        Some(following.values[pick(&following.counts, rng)])
+    }
+
+    /// Whether stored transitions fit an encoder.
+    pub fn is_valid(&self, encoder: &Encoder) -> bool {
+        self.columns.iter().zip(encoder.conditions()).all(|(column, condition)| {
+            let n_values = condition.fractions.len();
+            column.iter().all(|one| {
+                one.values.len() == one.counts.len() && one.values.iter().all(|value| *value < n_values)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use workload::Stop;
+
+    use super::*;
+    use crate::features::{FeatureKind, FeatureSpec};
+    use crate::format::Format;
+    use crate::generators::encoding::TransformKind;
+    use crate::schema::Role;
+
+    #[test]
+    fn a_value_is_followed_by_what_followed_it_in_the_trace() {
+        let names = ["a", "b", "c"].map(String::from).to_vec();
+        let number = FeatureKind::Number { format: Format::Plain { decimals: 0 } };
+        let specs = vec![
+            FeatureSpec { name: "interval".into(), role: Some(Role::Interval), kind: number },
+            FeatureSpec {
+                name: "user".into(),
+                role: Some(Role::User),
+                kind: FeatureKind::Category { names },
+            },
+        ];
+        let users: Vec<f64> = (0..99).map(|job| f64::from(job % 3)).collect();
+        let jobs = FeatureTable::new(specs, vec![vec![1.0; 99], users]).unwrap();
+        let encoder = Encoder::fit(&jobs, TransformKind::Log, true, 0, &Stop::default()).unwrap();
+        let transitions = Transitions::fit(&encoder, &jobs);
+        assert!(transitions.is_valid(&encoder));
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let rows = encoder.encode(&jobs, &mut rng);
+        for user in 0..3 {
+            let row = &rows[user * encoder.width()..(user + 1) * encoder.width()];
+            assert_eq!(transitions.next(&encoder, 0, row, &mut rng), Some((user + 1) % 3));
+        }
+        let nothing = vec![0.0; encoder.width()];
+        assert_eq!(transitions.next(&encoder, 0, &nothing, &mut rng), None);
+    }
+}
