@@ -1,0 +1,19 @@
+//! Whatever a CSV file contains, under any preset, it is rejected or read to columns of equal length.
+#![no_main]
+
+use std::path::Path;
+
+use jobs::trace::ReadOptions;
+use jobs::{Preset, Trace};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (u8, &[u8])| {
+    let (choice, text) = input;
+    let preset = Preset::ALL[usize::from(choice) % Preset::ALL.len()];
+    let Ok(table) = jobs::source::parse_csv(text, Path::new("trace.csv")) else { return };
+    assert!(table.columns.iter().all(|column| column.len() == table.n_rows()));
+    let Ok(trace) = Trace::from_table(table, &ReadOptions::preset(preset)) else { return };
+    if let Ok(features) = trace.features() {
+        assert!(features.columns().iter().all(|column| column.len() == features.n_jobs()));
+    }
+});
