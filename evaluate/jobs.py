@@ -87,15 +87,15 @@ def figures(found):
     out = {}
     for column in found["columns"]:
         out[column["name"]] = column.get("ks_complement", column.get("tv_complement"))
-    lag = next(one for one in found["order"]["autocorrelation"] if one["lag"] == 1)
+    lag = next(one for one in found["sequence"]["autocorrelation"] if one["lag"] == 1)
     out["lag-1"], out["lag-1 real"] = lag["synthetic"], lag["real"]
-    hourly = found["order"]["hourly_dispersion"]
+    hourly = found["sequence"]["hourly_dispersion"]
     out["dispersion"], out["dispersion real"] = hourly["synthetic"], hourly["real"]
     out["pairs"] = found["pair_score"]
-    out["hours"], out["days"] = found["order"]["daily_profile"], found["order"]["weekly_profile"]
-    out["rows"], out["stretches"] = found["classifier"]["row_auc"], found["classifier"]["stretch_auc"]
-    out["near"] = found["privacy"]["near_copies"]
-    out["policies"] = float(found["utility"]["ranks_the_same"]) if found["utility"] else None
+    out["hours"], out["days"] = found["sequence"]["daily_profile"], found["sequence"]["weekly_profile"]
+    out["rows"], out["stretches"] = found["classifier"]["row_auc"], found["classifier"]["window_auc"]
+    out["near"] = found["copies"]["near_fraction"]
+    out["policies"] = float(found["scheduling"]["has_same_ranking"]) if found["scheduling"] else None
     return out
 
 
@@ -120,15 +120,15 @@ def faithful(work, preset, path, model, seeds=SEEDS, epochs=None):
 def held_out(work, preset, path, model, seeds=SEEDS, epochs=None):
     """Trains on the first 70 %; compares synthetic jobs and the first 70 % itself with the last 30 %."""
     learnt, later, n_later = split(path, work)
-    real_copies = score(learnt, later, preset)["privacy"]
+    real_copies = score(learnt, later, preset)["copies"]
     real = figures(score(later, learnt, preset))
     many = []
     for seed in seeds:
         synthetic, _, _ = make(work, model, preset, learnt, n_later, seed, epochs)
-        copies = score(learnt, synthetic, preset)["privacy"]
+        copies = score(learnt, synthetic, preset)["copies"]
         many.append(figures(score(later, synthetic, preset)) | {
-            "near": copies["near_copies"], "triples": copies["stretch_copies"]})
-    real |= {"near": real_copies["near_copies"], "triples": real_copies["stretch_copies"]}
+            "near": copies["near_fraction"], "triples": copies["triple_fraction"]})
+    real |= {"near": real_copies["near_fraction"], "triples": real_copies["triple_fraction"]}
     return medians(many), real
 
 

@@ -167,8 +167,8 @@ pub struct SampleArgs {
 #[derive(Debug, ClapArgs)]
 #[command(
     name = "compare",
-    after_help = "Every figure is also computed between two halves of the real trace, split at random and by time: a synthetic\n\
-    trace cannot be expected to do better.\n\n\
+    after_help = "Every figure is also computed between two halves of the real trace, split at random and by time: a \
+    synthetic trace cannot be expected to do better.\n\n\
     Example:\n  tracewise jobs compare --real theta.csv --synthetic synthetic.csv --preset dirlab --out report"
 )]
 pub struct CompareTracesArgs {

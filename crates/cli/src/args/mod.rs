@@ -24,7 +24,7 @@ pub use campaign::{
 
 pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs};
 pub use jobs::{
-    FitArgs as FitJobsArgs, InspectArgs, JobsCommand, Reading, SampleArgs, ScoreArgs, SimulateJobsArgs,
+    CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
@@ -79,7 +79,7 @@ pub enum Command {
     /// Train anomaly detectors on CPU traces, score archives, and explain anomalies
     #[command(subcommand)]
     Detect(DetectCommand),
-    /// Train generators on job traces, make synthetic traces, and compare them with real ones
+    /// Synthetic traces for scheduler experiments: train on a job trace, sample, compare, replay
     #[command(subcommand)]
     Jobs(JobsCommand),
     /// Read workflow logs, draw Gantt charts, and classify faults

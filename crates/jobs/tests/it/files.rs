@@ -403,10 +403,7 @@ fn timestamps_of_alcf_may_have_fractions_of_a_second() {
         assert_eq!(trace.schema().column("QUEUED_TIMESTAMP").unwrap().kind, ColumnKind::Time);
     }
     let trace = trace_of(&alcf(".25"), Preset::Alcf).unwrap();
-    assert_eq!(
-        trace.table().column("QUEUED_TIMESTAMP").unwrap().cell(1),
-        "2021-03-01 00:14:07.25".replace("14", "07")
-    );
+    assert_eq!(trace.table().column("QUEUED_TIMESTAMP").unwrap().cell(1), "2021-03-01 00:07:07.25");
     let table = sampled(&trained(&trace, GeneratorKind::Sessions), &request(30, 1));
     assert_eq!(table.columns.len(), trace.table().columns.len());
 }
