@@ -10,7 +10,7 @@ use anyhow::Context;
 use rayon::prelude::*;
 use serde_json::json;
 use workflows::Dataset;
-use workflows::classify::Fitted;
+use workflows::classify::TrainedClassifier;
 use workflows::draw::{Gantt, pixels};
 
 /// How often all runs are drawn.
@@ -36,10 +36,11 @@ fn main() -> anyhow::Result<()> {
     let n_drawn: usize =
         (0..ROUNDS).map(|_| data.runs.par_iter().map(draw).filter(|byte| byte.max(&1) > &0).count()).sum();
     let on_all = n_drawn as f64 / begun.elapsed().as_secs_f64();
-    let fitted = Fitted::read(Path::new(&model))?;
+    let classifier = TrainedClassifier::read(Path::new(&model))?;
     let begun = Instant::now();
     let few = &data.runs[..data.runs.len().min(200)];
-    let n_healthy = few.iter().filter(|run| fitted.classify(&run.recording.run).class == "normal").count();
+    let n_healthy =
+        few.iter().filter(|run| classifier.classify(&run.recording.run).class == "normal").count();
     let classify = begun.elapsed().as_secs_f64() / few.len() as f64;
     let found = json!({ "runs": data.runs.len(), "read_seconds": read, "drawn_a_second": on_one,
         "drawn_a_second_all_threads": on_all, "classify_seconds": classify, "n_healthy": n_healthy });

@@ -1,4 +1,4 @@
-//! Two runs side by side, task by task.
+//! Compares two runs task by task.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use serde::Serialize;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Seconds.
     pub makespan_before: f64,
     pub makespan_after: f64,
     /// The largest change first.
@@ -15,7 +16,7 @@ pub struct Comparison {
     pub only_after: Vec<String>,
 }
 
-/// The delay of a task that changed most.
+/// The delay of a task that changed most, in seconds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TaskChange {
     pub task: String,
@@ -25,14 +26,14 @@ pub struct TaskChange {
     pub after: f64,
 }
 
-/// The last attempt of each task counts.
+/// Compares the last attempts at each task.
 pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
     let (first, second) = (by_task(before), by_task(after));
     let mut tasks = Vec::new();
     for (task, (kind, delays)) in &first {
         let Some((_, other)) = second.get(task) else { continue };
         let pairs = delays.parts().into_iter().zip(other.parts());
-        // When a task became ready is what happened to others.
+        // When a task became ready depends on other tasks.
         let own = pairs.filter(|((name, _), _)| *name != "ready");
         let largest = own.max_by(|a, b| (a.1.1 - a.0.1).abs().total_cmp(&(b.1.1 - b.0.1).abs()));
         if let Some(((delay, before), (_, after))) = largest {
@@ -58,7 +59,7 @@ pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
 fn by_task(run: &WorkflowRun) -> BTreeMap<String, (String, Delays)> {
     let mut found = BTreeMap::new();
     for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
-        // What Pegasus adds is named after the moment of its plan; it is known by what it is and its place.
+        // Names of tasks that Pegasus adds contain the time of planning, so they are matched by kind and order.
         let name = match attempt.role {
             TaskRole::Compute => attempt.task.0.clone(),
             TaskRole::Transfer | TaskRole::Auxiliary => {

@@ -1,4 +1,5 @@
-//! Labelled runs: folders `<label>/<workflow>[-<batch>]-runNNNN.csv`, plain or in a `.tar.zst`, and how they are split.
+//! Labelled runs, stored as `<label>/<workflow>[-<batch>]-runNNNN.csv` in a directory, a `.tar` or a `.tar.zst`, and
+//! their split into training, validation and test sets.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
@@ -7,16 +8,18 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
 use crate::read::{Recording, table};
+use crate::workflow::WorkflowRun;
+use workload::Timestamp;
 
-/// The label of runs with which nothing is wrong.
+/// The label of healthy runs.
 pub const NORMAL: &str = "normal";
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct LabelledRun {
     pub recording: Recording,
-    /// The trouble and its strength: `hdd_50`.
+    /// The fault and its strength, such as `hdd_50`.
     pub label: String,
-    /// Runs of a batch were made one after the other, with one label.
+    /// The batch: runs that were made one after another under the same conditions.
     pub batch: Option<String>,
 }
 
@@ -30,24 +33,19 @@ impl LabelledRun {
         &self.recording.run.name
     }
 
-    /// The trouble without its strength.
+    /// The label without the strength of the fault.
     pub fn class(&self) -> &str {
         class_of(&self.label)
     }
 }
 
-/// `hdd` of `hdd_50`, `disk_slow` of `disk_slow_3`: a strength is a number.
+/// The label without its strength, which is a number: `hdd` for `hdd_50`, `disk_slow` for `disk_slow_3`.
 pub fn class_of(label: &str) -> &str {
     let is_strength = |text: &str| text.parse::<f64>().is_ok_and(f64::is_finite);
     label.rsplit_once('_').filter(|(_, strength)| is_strength(strength)).map_or(label, |(class, _)| class)
 }
 
-/// The place of a class among classes; the first for one that is not there.
-pub fn number_of(classes: &[String], class: &str) -> usize {
-    classes.iter().position(|known| known == class).unwrap_or(0)
-}
-
-/// `20200610T041238Z` of `1000genome-20200610T041238Z-run0001`.
+/// The batch in the name of a run: `20200610T041238Z` in `1000genome-20200610T041238Z-run0001`.
 fn batch_of(name: &str) -> Option<&str> {
     let (rest, run) = name.rsplit_once('-')?;
     let is_run =
@@ -59,81 +57,81 @@ fn batch_of(name: &str) -> Option<&str> {
 
 #[derive(Debug, Clone, Default)]
 pub struct Dataset {
-    /// In the order of their labels and names.
+    /// Sorted by label and name.
     pub runs: Vec<LabelledRun>,
     pub warnings: Vec<String>,
 }
 
-/// What is said while runs are read, and of which files.
-type Said = BTreeMap<String, Vec<String>>;
+/// Warnings, each with the files that it is about.
+type FileWarnings = BTreeMap<String, Vec<String>>;
 
-/// What is said of many files is said once.
+/// One line for a warning about many files.
 fn in_one_line(text: &str, files: &[String]) -> String {
     match files {
-        [first, _, ..] => format!("{} runs, the first of which is {first}: {text}", files.len()),
+        [first, _, ..] => format!("{} runs, such as {first}: {text}", files.len()),
         files => format!("{}: {text}", files.concat()),
     }
 }
 
 impl Dataset {
-    /// Reads a folder of labels, or an archive of one. What cannot be read is left out and named.
+    /// Reads a directory or a tar archive. Files that cannot be read are skipped with a warning.
     pub fn read(path: &Path) -> Result<Self> {
         let mut found = Self::default();
-        let mut said = Said::new();
+        let mut warnings = FileWarnings::new();
         if path.is_dir() {
-            found.read_folder(path, &mut said)?;
+            found.read_directory(path, &mut warnings)?;
         } else {
-            found.read_archive(path, &mut said)?;
+            found.read_archive(path, &mut warnings)?;
         }
-        found.warnings = said.into_iter().map(|(text, files)| in_one_line(&text, &files)).collect();
+        found.warnings = warnings.into_iter().map(|(text, files)| in_one_line(&text, &files)).collect();
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
         found.drop_conflicts();
         if found.runs.is_empty() {
             let reason = found.warnings.first().map_or_else(
-                || "they are expected as <label>/<workflow>-runNNNN.csv".to_owned(),
-                |first| format!("{} are left out, the first because {first}", found.warnings.len()),
+                || "expected <label>/<workflow>-runNNNN.csv".to_owned(),
+                |first| format!("{} were skipped, such as {first}", found.warnings.len()),
             );
-            return Err(Error::file(path, format!("there are no runs in it: {reason}")));
+            return Err(Error::file(path, format!("no runs found: {reason}")));
         }
         Ok(found)
     }
 
-    fn add(&mut self, path: &Path, from: impl Read, said: &mut Said) {
+    fn add(&mut self, path: &Path, from: impl Read, warnings: &mut FileWarnings) {
         let parts: Vec<_> = path.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
         let [file, label] = &parts[..] else { return };
         let Some(name) = file.strip_suffix(".csv") else { return };
         match table::read(name, from) {
             Ok(recording) => {
                 for warning in &recording.warnings {
-                    said.entry(warning.clone()).or_default().push(file.to_string());
+                    warnings.entry(warning.clone()).or_default().push(file.to_string());
                 }
                 self.runs.push(LabelledRun::new(recording, label));
             }
-            Err(reason) => said.entry(reason).or_default().push(format!("{label}/{file} is left out")),
+            Err(reason) => warnings.entry(reason).or_default().push(format!("{label}/{file} is skipped")),
         }
     }
 
-    fn read_folder(&mut self, folder: &Path, said: &mut Said) -> Result<()> {
-        let entries = |folder: &Path| -> Result<Vec<PathBuf>> {
-            let all: std::io::Result<Vec<_>> = fs::read_dir(folder)
-                .map_err(Error::io(folder))?
+    fn read_directory(&mut self, directory: &Path, warnings: &mut FileWarnings) -> Result<()> {
+        let entries = |directory: &Path| -> Result<Vec<PathBuf>> {
+            let all: std::io::Result<Vec<_>> = fs::read_dir(directory)
+                .map_err(Error::io(directory))?
                 .map(|entry| entry.map(|entry| entry.path()))
                 .collect();
-            let mut all = all.map_err(Error::io(folder))?;
+            let mut all = all.map_err(Error::io(directory))?;
             all.sort();
             Ok(all)
         };
-        for label in entries(folder)?.into_iter().filter(|path| path.is_dir()) {
+        for label in entries(directory)?.into_iter().filter(|path| path.is_dir()) {
             for file in entries(&label)? {
                 if file.extension().is_some_and(|extension| extension == "csv") {
-                    self.add(&file, BufReader::new(File::open(&file).map_err(Error::io(&file))?), said);
+                    self.add(&file, BufReader::new(File::open(&file).map_err(Error::io(&file))?), warnings);
                 }
             }
         }
         Ok(())
     }
 
-    fn read_archive(&mut self, path: &Path, said: &mut Said) -> Result<()> {
+    fn read_archive(&mut self, path: &Path, warnings: &mut FileWarnings) -> Result<()> {
         let file = BufReader::new(File::open(path).map_err(Error::io(path))?);
         let name = path.to_string_lossy();
         let reader: Box<dyn Read> = if name.ends_with(".zst") || name.ends_with(".tzst") {
@@ -141,7 +139,7 @@ impl Dataset {
         } else if name.ends_with(".tar") {
             Box::new(file)
         } else {
-            return Err(Error::file(path, "runs are a folder, a .tar or a .tar.zst"));
+            return Err(Error::file(path, "expected a directory, a .tar or a .tar.zst"));
         };
         let mut archive = tar::Archive::new(reader);
         for entry in archive.entries().map_err(Error::io(path))? {
@@ -149,20 +147,20 @@ impl Dataset {
                 entry.map_err(|error| Error::file(path, format!("the archive is damaged: {error}")))?;
             if entry.header().entry_type().is_file() {
                 let inside = entry.path().map_err(Error::io(path))?.into_owned();
-                self.add(&inside, entry, said);
+                self.add(&inside, entry, warnings);
             }
         }
         Ok(())
     }
 
-    /// A run that is filed under two labels is not known to have either. Only a name may be shared: runs are counted anew
-    /// for each label in some collections.
+    /// Removes runs that appear under two labels, because neither can be trusted. Different runs may share a name: some
+    /// datasets number the runs of each label from one.
     fn drop_conflicts(&mut self) {
         let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (at, run) in self.runs.iter().enumerate() {
             by_name.entry(run.name()).or_default().push(at);
         }
-        let mut left_out = HashSet::new();
+        let mut skipped = HashSet::new();
         for (name, alike) in by_name {
             let of = |at: &usize| &self.runs[*at];
             let is_same = |at: &&usize| {
@@ -171,22 +169,22 @@ impl Dataset {
             let same: Vec<usize> = alike.iter().filter(is_same).copied().collect();
             if !same.is_empty() {
                 let labels: Vec<&str> = same.iter().map(|at| of(at).label.as_str()).collect();
-                self.warnings.push(format!("{name} is left out: it is filed under {}", labels.join(" and ")));
-                left_out.extend(same);
+                self.warnings.push(format!("{name} is skipped: it has the labels {}", labels.join(" and ")));
+                skipped.extend(same);
             }
         }
         let mut at = 0..;
-        self.runs.retain(|_| at.next().is_none_or(|at| !left_out.contains(&at)));
+        self.runs.retain(|_| at.next().is_none_or(|at| !skipped.contains(&at)));
     }
 
-    /// Adds a run that a person has labelled, and says where it is. If it is there already, their word counts.
+    /// Adds a run with a label and returns its index. If the run exists, its label is replaced.
     pub fn label(&mut self, recording: Recording, label: &str) -> usize {
         match self.runs.iter().position(|run| run.recording == recording) {
             Some(known) => {
                 let run = &mut self.runs[known];
                 if run.label != label {
                     self.warnings.push(format!(
-                        "{} was filed under {}: now it is {label}",
+                        "{} had the label {}, and now has {label}",
                         run.name(),
                         run.label
                     ));
@@ -201,7 +199,7 @@ impl Dataset {
         }
     }
 
-    /// Classes, the healthy one first, the others in alphabetical order.
+    /// The classes, the healthy one first, then in alphabetical order.
     pub fn classes(&self) -> Vec<String> {
         let mut classes: Vec<String> = self.runs.iter().map(|run| run.class().to_owned()).collect();
         classes.sort_by_key(|class| (class != NORMAL, class.clone()));
@@ -209,25 +207,33 @@ impl Dataset {
         classes
     }
 
+    /// The first and the last time of some runs.
+    pub fn span(&self, indices: &[usize]) -> Option<(Timestamp, Timestamp)> {
+        let runs = || self.select(indices).into_iter().map(|run| &run.recording.run);
+        let start = runs().filter_map(WorkflowRun::start).min_by(f64::total_cmp)?;
+        let end = runs().filter_map(WorkflowRun::end).max_by(f64::total_cmp)?;
+        Some((Timestamp((start * 1e3) as i64), Timestamp((end * 1e3) as i64)))
+    }
+
     pub fn select(&self, indices: &[usize]) -> Vec<&LabelledRun> {
         indices.iter().map(|index| &self.runs[*index]).collect()
     }
 }
 
-/// Which runs are to learn from, to choose by, and to judge by.
+/// Training, validation and test runs, by their indices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Split {
     pub train: Vec<usize>,
     pub validation: Vec<usize>,
     pub test: Vec<usize>,
-    /// Runs of the split that are not what it says, by name.
+    /// Names of runs whose label in the split differs from the data; they are skipped.
     pub conflicting: Vec<String>,
-    /// Runs of the split that are not in the data, by name.
+    /// Names of runs that are not in the data.
     pub missing: Vec<String>,
 }
 
 impl Split {
-    /// Reads a table `split,label,main_label,run`. Runs whose label is another in the data are left out and named.
+    /// Reads a table `split,label,main_label,run`.
     pub fn read(path: &Path, runs: &Dataset) -> Result<Self> {
         let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, run) in runs.runs.iter().enumerate() {
@@ -237,7 +243,7 @@ impl Split {
         let header = reader.headers().map_err(|error| Error::file(path, error))?.clone();
         let column = |name: &str| {
             header.iter().position(|found| found == name).ok_or_else(|| {
-                Error::file(path, format!("there is no column {name}; it is split,label,main_label,run"))
+                Error::file(path, format!("no column {name}: expected split,label,main_label,run"))
             })
         };
         let (split, label, name) = (column("split")?, column("label")?, column("run")?);
@@ -260,27 +266,21 @@ impl Split {
                 other => {
                     return Err(Error::file(
                         path,
-                        format!("{other} is no split; there are train, validation, test"),
+                        format!("unknown split {other}: expected train, validation or test"),
                     ));
                 }
             }
         }
-        let learnt: HashSet<usize> = found.train.iter().chain(&found.validation).copied().collect();
-        if let Some(both) = found.test.iter().find(|test| learnt.contains(*test)) {
+        let trained: HashSet<usize> = found.train.iter().chain(&found.validation).copied().collect();
+        if let Some(both) = found.test.iter().find(|test| trained.contains(*test)) {
             return Err(Error::file(
                 path,
-                format!(
-                    "{} is to be learnt from and to be judged: take it out of one",
-                    runs.runs[*both].name()
-                ),
+                format!("{} is in the test set and in another set", runs.runs[*both].name()),
             ));
         }
         found.conflicting.sort();
         if found.train.is_empty() || found.test.is_empty() {
-            return Err(Error::file(
-                path,
-                "none of its runs are in the data, or none are to learn from or to judge by",
-            ));
+            return Err(Error::file(path, "no training runs or no test runs of the split are in the data"));
         }
         Ok(found)
     }
@@ -291,7 +291,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn batches_are_told_from_the_names_of_workflows() {
+    fn batches_and_strengths_are_parsed_from_names() {
         assert_eq!(batch_of("1000genome-20200610T041238Z-run0001"), Some("20200610T041238Z"));
         assert_eq!(batch_of("1000-genome-run0136"), None);
         assert_eq!(batch_of("montage-run0001"), None);

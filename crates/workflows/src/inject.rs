@@ -1,21 +1,24 @@
-//! Trouble put into recorded runs, by a model that says what it does:
+//! Injects a fault into a recorded run, by a simple model of its effect:
 //!
-//! - **CPU**, `k` cores of the `c` of each machine taken away: where more tasks would run at a time than cores are left, each
-//!   gets its share. Run time is multiplied by `max(1, n / (c − k))`, with `n` the tasks on that machine at that time, for
-//!   the part of it that is processor time; waiting is not made longer.
-//! - **Disk**, slowed to a share `s` of its speed: what a task does not spend on the processor (reading, writing, waiting)
-//!   takes `1 / s` times as long, as does staging as far as the disk, not the network, sets its pace (a third of it).
-//! - **Loss** of a share `p` of packets: a connection sends at `min(1, 1.22 / (r · √p))` of what it could, the bound of
-//!   Mathis et al. (1997), with a round trip of `r` packets in flight; staging and transfers take that much longer, each by
-//!   its own luck (log-normal).
+//! - **CPU**, `cpu_K`: `K` of the `c` cores of every machine are taken away. The CPU time of a task takes
+//!   `max(1, n / (c − K))` times as long, with `n` the tasks on its machine at that time. Waiting does not change.
+//!   (FlowBench takes cores from some machines only.)
+//! - **Disk**, `hdd_K`: writes are capped at `K` MB/s and reads at `2 K` MB/s, as FlowBench defines it. Without the cap, the
+//!   disk is assumed to write at [`Machine::disk_write_mb_per_second`] and to read twice as fast, so disk time takes
+//!   `disk_write_mb_per_second / K` times as long. Disk time is what a task does not spend on the CPU, and a third of its
+//!   staging.
+//! - **Packet loss**, `loss_P`: `P` per cent of packets are lost. A connection reaches `min(1, 1.22 / (r √p))` of its
+//!   throughput, the bound of Mathis et al. (1997), with `r` packets in flight. Staging and transfers take longer by the
+//!   inverse, multiplied by log-normal noise for each connection.
 //!
-//! Whatever follows moves back: a task that is ready later starts later, and nothing overtakes what it waited for.
+//! Everything that depends on a delayed task moves back. Injected faults do not replace recorded ones: classifiers trained on
+//! injected faults miss most recorded disk and network faults (`docs/results/workflows.md`).
 
 use std::collections::{BTreeMap, HashMap};
 
 use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 use rand::SeedableRng;
-use rand_distr::{Distribution, LogNormal};
+use rand_distr::{Distribution, Normal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
@@ -23,86 +26,106 @@ use crate::error::{Error, Result};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Trouble {
+pub enum Fault {
     /// Cores taken away on every machine.
     Cpu { cores: u32 },
-    /// How much of the disk's speed is left, in per cent.
-    Disk { percent: f64 },
+    /// The cap on disk writes; reads are capped at twice the rate.
+    Disk { write_mb_per_second: f64 },
     /// Packets lost, in per cent.
     Loss { percent: f64 },
 }
 
-impl Trouble {
-    /// `cpu_2`, `hdd_50`, `loss_0.5`: as the folders of labelled runs are called.
+/// The largest disk cap that can be asked for, in MB/s.
+const MAX_DISK_CAP: f64 = 10_000.0;
+
+impl Fault {
+    /// Parses a label: `cpu_2`, `hdd_50`, `loss_0.5`.
     pub fn parse(text: &str) -> Result<Self> {
-        let wrong = || {
-            Error::Ask(format!(
-                "{text} is no trouble: write cpu_2 (cores taken), hdd_50 (per cent of speed left) or loss_0.5 (per cent lost)"
-            ))
-        };
-        let (name, strength) = text.split_once('_').ok_or_else(wrong)?;
+        let unknown = || Error::UnknownFault { text: text.to_owned() };
+        let (name, strength) = text.split_once('_').ok_or_else(unknown)?;
         let strength: f64 = strength
             .parse()
             .ok()
             .filter(|value: &f64| value.is_finite() && *value > 0.0)
-            .ok_or_else(wrong)?;
+            .ok_or_else(unknown)?;
         match name {
             "cpu" if strength <= 1_024.0 && strength.fract() == 0.0 => {
                 Ok(Self::Cpu { cores: strength as u32 })
             }
-            "hdd" if strength < 100.0 => Ok(Self::Disk { percent: strength }),
+            "hdd" if strength <= MAX_DISK_CAP => Ok(Self::Disk { write_mb_per_second: strength }),
             "loss" if strength < 100.0 => Ok(Self::Loss { percent: strength }),
-            _ => Err(wrong()),
+            _ => Err(unknown()),
         }
     }
 
     pub fn label(self) -> String {
         match self {
             Self::Cpu { cores } => format!("cpu_{cores}"),
-            Self::Disk { percent } => format!("hdd_{percent}"),
+            Self::Disk { write_mb_per_second } => format!("hdd_{write_mb_per_second}"),
             Self::Loss { percent } => format!("loss_{percent}"),
         }
     }
 }
 
-/// Cores of a machine, where nothing says how many there are.
-pub const CORES: u32 = 4;
+/// The machines of a run, as far as faults depend on them.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Machine {
+    pub cores: u32,
+    /// The rate of disk writes without a fault; reads are twice as fast.
+    pub disk_write_mb_per_second: f64,
+}
+
+impl Default for Machine {
+    /// Four cores, and the sequential write rate of a hard disk.
+    fn default() -> Self {
+        Self { cores: 4, disk_write_mb_per_second: 150.0 }
+    }
+}
+
+impl Machine {
+    /// How many times as long disk time takes under a cap.
+    pub fn disk_slowdown(&self, write_mb_per_second: f64) -> f64 {
+        self.disk_write_mb_per_second / write_mb_per_second
+    }
+}
+
 /// Packets in flight on a link of a cluster.
 const IN_FLIGHT: f64 = 30.0;
-/// The part of staging that the disk sets the pace of.
-const DISK_SHARE: f64 = 1.0 / 3.0;
-/// How much luck differs between connections.
-const LUCK: f64 = 0.15;
+/// The fraction of staging time that the disk determines.
+const DISK_FRACTION: f64 = 1.0 / 3.0;
+/// The smallest fraction of runtime that is disk time: even a task that computes all the time reads and writes.
+const MIN_DISK_TIME: f64 = 0.05;
+/// The standard deviation of the logarithm of the noise between connections.
+const NOISE: f64 = 0.15;
 
-/// How many times as long parts of an attempt become.
-struct Slower {
+/// How many times as long the parts of an attempt take.
+struct Factors {
     stage_in: f64,
-    run: f64,
+    runtime: f64,
     stage_out: f64,
 }
 
-/// A copy of a run with trouble in it, under the same name.
-pub fn inject(run: &WorkflowRun, trouble: Trouble, cores: u32, seed: u64) -> Result<WorkflowRun> {
-    if let Trouble::Cpu { cores: taken } = trouble
-        && taken >= cores
-    {
-        return Err(Error::Ask(format!(
-            "{taken} cores cannot be taken from machines with {cores}; say how many there are with --cores"
-        )));
+/// A copy of a run with a fault, under the same name.
+pub fn inject(run: &WorkflowRun, fault: Fault, machine: &Machine, seed: u64) -> Result<WorkflowRun> {
+    match fault {
+        Fault::Cpu { cores: taken } if taken >= machine.cores => {
+            return Err(Error::TooFewCores { taken, cores: machine.cores });
+        }
+        Fault::Disk { write_mb_per_second: cap } if machine.disk_slowdown(cap) <= 1.0 => {
+            return Err(Error::NoDiskSlowdown { cap, uncapped: machine.disk_write_mb_per_second });
+        }
+        _ => {}
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let luck = LogNormal::new(0.0, LUCK).map_err(|error| Error::Ask(error.to_string()))?;
-    let slower: Vec<Slower> = run
-        .attempts
-        .iter()
-        .map(|attempt| slower(run, attempt, trouble, cores, luck.sample(&mut rng)))
-        .collect();
-    Ok(delayed(run, &slower))
+    let mut noise = || Normal::new(0.0, NOISE).map_or(1.0, |normal| f64::exp(normal.sample(&mut rng)));
+    let factors: Vec<Factors> =
+        run.attempts.iter().map(|attempt| factors(run, attempt, fault, machine, noise())).collect();
+    Ok(delayed(run, &factors))
 }
 
-/// Attempts on the same machine that overlap with one, itself among them: the mean over its time. Where nothing says which
-/// machine it was, it was as full as can be, with a task a core.
-fn crowd(run: &WorkflowRun, attempt: &TaskAttempt, cores: u32) -> f64 {
+/// The mean number of attempts on the same machine during an attempt, including itself. If the machine is unknown, it is
+/// assumed to be fully used, with one task per core.
+fn concurrency(run: &WorkflowRun, attempt: &TaskAttempt, cores: u32) -> f64 {
     let Some(own) = attempt.execution.filter(|span| span.seconds() > 0.0) else { return 1.0 };
     let overlap = |other: &TaskAttempt| {
         let span = other.execution.filter(|_| other.host == attempt.host)?;
@@ -112,61 +135,64 @@ fn crowd(run: &WorkflowRun, attempt: &TaskAttempt, cores: u32) -> f64 {
     if attempt.host.is_some() { found } else { found.min(f64::from(cores)) }
 }
 
-fn slower(run: &WorkflowRun, attempt: &TaskAttempt, trouble: Trouble, cores: u32, luck: f64) -> Slower {
+fn factors(run: &WorkflowRun, attempt: &TaskAttempt, fault: Fault, machine: &Machine, noise: f64) -> Factors {
     let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
-    let ran = (seconds(attempt.execution) - seconds(attempt.stage_in) - seconds(attempt.stage_out)).max(0.0);
-    let cpu_share = if ran > 0.0 { (attempt.cpu_seconds.unwrap_or(ran) / ran).clamp(0.0, 1.0) } else { 1.0 };
-    match trouble {
-        Trouble::Cpu { cores: taken } => {
-            let left = f64::from(cores - taken);
-            let more = (crowd(run, attempt, cores) / left).max(1.0);
-            Slower { stage_in: 1.0, run: 1.0 + cpu_share * (more - 1.0), stage_out: 1.0 }
+    let runtime =
+        (seconds(attempt.execution) - seconds(attempt.stage_in) - seconds(attempt.stage_out)).max(0.0);
+    let cpu_fraction =
+        if runtime > 0.0 { (attempt.cpu_seconds.unwrap_or(runtime) / runtime).clamp(0.0, 1.0) } else { 1.0 };
+    match fault {
+        Fault::Cpu { cores: taken } => {
+            let left = f64::from(machine.cores - taken);
+            let factor = (concurrency(run, attempt, machine.cores) / left).max(1.0);
+            Factors { stage_in: 1.0, runtime: 1.0 + cpu_fraction * (factor - 1.0), stage_out: 1.0 }
         }
-        Trouble::Disk { percent } => {
-            let more = 100.0 / percent;
-            let staging = 1.0 + DISK_SHARE * (more - 1.0);
-            // Even a task that computes all the time reads and writes a little.
-            let waits = (1.0 - cpu_share).max(0.05);
-            Slower { stage_in: staging, run: 1.0 + waits * (more - 1.0), stage_out: staging }
+        Fault::Disk { write_mb_per_second } => {
+            let factor = machine.disk_slowdown(write_mb_per_second);
+            let staging = 1.0 + DISK_FRACTION * (factor - 1.0);
+            let disk_time = (1.0 - cpu_fraction).max(MIN_DISK_TIME);
+            Factors { stage_in: staging, runtime: 1.0 + disk_time * (factor - 1.0), stage_out: staging }
         }
-        Trouble::Loss { percent } => {
+        Fault::Loss { percent } => {
             let bound = 1.22 / (IN_FLIGHT * (percent / 100.0).sqrt());
-            let more = (luck / bound.min(1.0)).max(1.0);
-            let run = if attempt.role == TaskRole::Transfer { more } else { 1.0 };
-            Slower { stage_in: more, run, stage_out: more }
+            let factor = (noise / bound.min(1.0)).max(1.0);
+            let runtime = if attempt.role == TaskRole::Transfer { factor } else { 1.0 };
+            Factors { stage_in: factor, runtime, stage_out: factor }
         }
     }
 }
 
-/// The run with longer parts, and all that follows moved back.
-fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
-    // What was known before counts: everything that ended by the time a task was ready moved it, or its parents where the
-    // graph is known.
+/// The run with longer parts, and everything that depends on them moved back.
+fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
+    // A task waits for its parents. If the graph is unknown, it waits for everything that had ended when it was ready.
     let mut parents: HashMap<&TaskName, Vec<&TaskName>> = HashMap::new();
     for (parent, children) in &run.children {
-        children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
+        for child in children {
+            parents.entry(child).or_default().push(parent);
+        }
     }
     let mut order: Vec<usize> = (0..run.attempts.len()).collect();
-    let begins = |at: &usize| {
+    let start_of = |at: &usize| {
         let one = &run.attempts[*at];
         one.ready.or(one.submitted).or(one.execution.map(Span::start)).unwrap_or(f64::INFINITY)
     };
-    order.sort_by(|a, b| begins(a).total_cmp(&begins(b)));
-    let mut made = run.clone();
-    // Old and new ends of what has been moved, to find by how much a task that waited has to move.
+    order.sort_by(|a, b| start_of(a).total_cmp(&start_of(b)));
+    let mut delayed = run.clone();
+    // Old and new ends of tasks, which determine by how much a task that waited moves.
     let mut ends: HashMap<&TaskName, (f64, f64)> = HashMap::new();
-    // Those that have not ended yet, by their old ends in thousandths of seconds.
+    // Tasks that have not ended yet, sorted by their old ends in milliseconds.
     let mut to_come: BTreeMap<(i64, usize), (f64, f64)> = BTreeMap::new();
     let mut past = (f64::NEG_INFINITY, f64::NEG_INFINITY);
     for at in order {
-        let (old, factors) = (&run.attempts[at], &slower[at]);
-        let ready = begins(&at);
+        let (old, factors) = (&run.attempts[at], &factors[at]);
+        let ready = start_of(&at);
         while let Some(ended) = to_come.first_entry().filter(|first| first.get().0 <= ready + 0.5) {
             past = later(past, ended.remove());
         }
-        let waited_for = match run.children.is_empty() {
-            true => past,
-            false => {
+        let waited_for = if run.children.is_empty() {
+            past
+        } else {
+            {
                 let known =
                     parents.get(&old.task).into_iter().flatten().filter_map(|parent| ends.get(*parent));
                 let earlier = ends.get(&old.task);
@@ -174,11 +200,11 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
             }
         };
         let shift = if waited_for.0.is_finite() { (waited_for.1 - waited_for.0).max(0.0) } else { 0.0 };
-        let moved = |moment: Option<f64>| moment.map(|moment| moment + shift);
+        let moved = |time: Option<f64>| time.map(|time| time + shift);
         let span = |span: Option<Span>| {
             span.and_then(|span| Span::new(span.start() + shift, span.end() + shift).ok())
         };
-        let attempt = &mut made.attempts[at];
+        let attempt = &mut delayed.attempts[at];
         attempt.ready = moved(old.ready);
         attempt.submitted = moved(old.submitted);
         attempt.pre_script = span(old.pre_script);
@@ -189,15 +215,15 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         }
         let Some(execution) = old.execution else { continue };
         let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
-        let (came, went) =
+        let (stage_in, stage_out) =
             (seconds(old.stage_in) * factors.stage_in, seconds(old.stage_out) * factors.stage_out);
-        let ran =
-            (execution.seconds() - seconds(old.stage_in) - seconds(old.stage_out)).max(0.0) * factors.run;
+        let runtime =
+            (execution.seconds() - seconds(old.stage_in) - seconds(old.stage_out)).max(0.0) * factors.runtime;
         let start = execution.start() + shift;
-        let end = start + came + ran + went;
+        let end = start + stage_in + runtime + stage_out;
         attempt.execution = Span::new(start, end).ok();
-        attempt.stage_in = old.stage_in.and_then(|_| Span::new(start, start + came).ok());
-        attempt.stage_out = old.stage_out.and_then(|_| Span::new(end - went, end).ok());
+        attempt.stage_in = old.stage_in.and_then(|_| Span::new(start, start + stage_in).ok());
+        attempt.stage_out = old.stage_out.and_then(|_| Span::new(end - stage_out, end).ok());
         let later = end - execution.end();
         attempt.post_script =
             old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
@@ -205,10 +231,10 @@ fn delayed(run: &WorkflowRun, slower: &[Slower]) -> WorkflowRun {
         to_come.insert(((moved.0 * 1e3) as i64, at), moved);
         ends.insert(&old.task, moved);
     }
-    made
+    delayed
 }
 
-/// The later of two ends, before and after.
+/// The later of two ends, both old and new.
 fn later(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
     (a.0.max(b.0), a.1.max(b.1))
 }
@@ -235,33 +261,61 @@ mod tests {
     #[test]
     fn every_trouble_shows_where_it_should_and_nowhere_else() {
         let healthy = run().delays();
-        let of = |trouble: &str| inject(&run(), Trouble::parse(trouble).unwrap(), 4, 1).unwrap();
+        let machine = Machine::default();
+        let of = |fault: &str| inject(&run(), Fault::parse(fault).unwrap(), &machine, 1).unwrap();
         let cpu = of("cpu_3").delays();
-        assert!(cpu[0].run > healthy[0].run * 1.5 && cpu[0].stage_in == healthy[0].stage_in);
-        assert_eq!(cpu[2].run, healthy[2].run, "alone on its machine, one core is enough");
+        assert!(cpu[0].runtime > healthy[0].runtime * 1.5 && cpu[0].stage_in == healthy[0].stage_in);
+        assert_eq!(cpu[2].runtime, healthy[2].runtime, "alone on its machine, one core is enough");
         let disk = of("hdd_50").delays();
-        assert!(disk[0].run > healthy[0].run && disk[0].stage_in > healthy[0].stage_in);
+        assert!(disk[0].runtime > healthy[0].runtime && disk[0].stage_in > healthy[0].stage_in);
         let loss = of("loss_5").delays();
-        assert!(loss[0].stage_in > healthy[0].stage_in * 3.0 && (loss[0].run - healthy[0].run).abs() < 1e-6);
-        assert!(loss[2].ready > healthy[2].ready, "what waited waits longer");
+        assert!(
+            loss[0].stage_in > healthy[0].stage_in * 3.0
+                && (loss[0].runtime - healthy[0].runtime).abs() < 1e-6
+        );
+        assert!(loss[2].ready > healthy[2].ready, "a task that waited waits longer");
         let slow = of("hdd_20");
         let last_of_both = slow.attempts[..2].iter().filter_map(TaskAttempt::end).fold(0.0, f64::max);
-        assert!(slow.attempts[2].ready >= Some(last_of_both), "nothing overtakes what it waited for");
-        let mut nameless = run();
-        nameless.attempts.iter_mut().for_each(|attempt| attempt.host = None);
-        let more = (0..9).map(|_| nameless.attempts[0].clone()).collect::<Vec<_>>();
-        nameless.attempts.extend(more);
-        let full = inject(&nameless, Trouble::parse("cpu_2").unwrap(), 4, 1).unwrap().delays();
-        assert!(full[0].run < healthy[0].run * 2.1, "a machine that has no name has a task a core at most");
+        assert!(slow.attempts[2].ready >= Some(last_of_both), "no task overtakes its parents");
+        let mut without_hosts = run();
+        for attempt in &mut without_hosts.attempts {
+            attempt.host = None;
+        }
+        let more = (0..9).map(|_| without_hosts.attempts[0].clone()).collect::<Vec<_>>();
+        without_hosts.attempts.extend(more);
+        let full = inject(&without_hosts, Fault::parse("cpu_2").unwrap(), &machine, 1).unwrap().delays();
+        assert!(
+            full[0].runtime < healthy[0].runtime * 2.1,
+            "an unknown machine has at most one task per core"
+        );
         let weak = of("loss_0.01").delays();
         assert!(weak[0].stage_in < healthy[0].stage_in * 1.6);
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        for text in ["cpu", "cpu_x", "hdd_0", "hdd_101", "loss_100", "fan_3"] {
-            assert!(Trouble::parse(text).is_err(), "{text}");
+    fn a_disk_cap_slows_down_in_proportion_to_the_assumed_throughput() {
+        let machine = Machine::default();
+        let runtime = |cap: f64| {
+            let fault = Fault::Disk { write_mb_per_second: cap };
+            inject(&run(), fault, &machine, 0).unwrap().delays()[0].runtime
+        };
+        // 70 s of runtime, of which 10 s are not CPU time.
+        assert!((runtime(50.0) - (60.0 + 30.0)).abs() < 1e-6);
+        assert!((runtime(100.0) - (60.0 + 15.0)).abs() < 1e-6);
+        let labels: Vec<String> =
+            ["hdd_50", "hdd_75", "hdd_100"].map(|label| Fault::parse(label).unwrap().label()).into();
+        assert_eq!(labels, ["hdd_50", "hdd_75", "hdd_100"]);
+    }
+
+    #[test]
+    fn faults_that_are_unknown_or_have_no_effect_are_rejected() {
+        for text in ["cpu", "cpu_x", "cpu_1.5", "hdd_0", "hdd_-1", "hdd_nan", "loss_100", "fan_3"] {
+            assert!(matches!(Fault::parse(text), Err(Error::UnknownFault { .. })), "{text}");
         }
-        assert!(inject(&run(), Trouble::Cpu { cores: 4 }, 4, 0).is_err());
+        let machine = Machine::default();
+        let cpu = inject(&run(), Fault::Cpu { cores: 4 }, &machine, 0);
+        assert!(matches!(cpu, Err(Error::TooFewCores { taken: 4, cores: 4 })));
+        let disk = inject(&run(), Fault::Disk { write_mb_per_second: 150.0 }, &machine, 0);
+        assert!(matches!(disk, Err(Error::NoDiskSlowdown { .. })));
     }
 }

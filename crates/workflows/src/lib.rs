@@ -1,5 +1,5 @@
-//! Workflow traces: runs of Pegasus, HTCondor and others read from their logs, where their time went, drawn as Gantt
-//! charts, and the name of the trouble: healthy, CPU, disk or network loss.
+//! Workflow traces: readers of the logs of Pegasus, HTCondor and others, delays of every task, Gantt charts, and
+//! classifiers that find the fault of a run (CPU, disk or network loss) and explain it.
 
 pub mod classify;
 pub mod compare;
@@ -7,14 +7,14 @@ pub mod dataset;
 pub mod draw;
 pub mod error;
 pub mod evaluate;
+pub mod explain;
 pub mod features;
 pub mod inject;
 pub mod local;
 pub mod read;
 pub mod unfinished;
-pub mod why;
 pub mod workflow;
 
 pub use dataset::{Dataset, LabelledRun, Split};
-pub use error::{Error, Result};
+pub use error::{Error, Result, SettingsError};
 pub use read::Recording;

@@ -1,6 +1,5 @@
-//! A small workflow that runs for real on this machine, with or without real trouble, so that labelled runs can be recorded
-//! where there is no cluster: parts of a data set come over the network, are worked on, written and read again, and put
-//! together.
+//! A small workflow that runs on this machine, with or without a real fault, to record labelled runs without a cluster.
+//! Parts of a dataset are fetched over the loopback interface, processed, written, read again and combined.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -14,19 +13,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 use rustix::time::{ClockId, clock_gettime};
+use workload::Stop;
 
 use crate::error::{Error, Result};
-use crate::inject::Trouble;
+use crate::inject::{Fault, Machine};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalSettings {
-    /// Parts of the data set; each is a task.
+    /// Parts of the dataset; each is a task.
     pub n_parts: usize,
-    /// Tasks at a time.
+    /// Tasks that run at the same time.
     pub n_workers: usize,
     /// Bytes of a part.
     pub part_bytes: usize,
-    /// How often a part is gone over.
+    /// How often a part is processed.
     pub n_rounds: usize,
 }
 
@@ -41,44 +41,46 @@ fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |time| time.as_secs_f64())
 }
 
-/// What the processor worked for this thread so far.
+/// The CPU time of this thread so far.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-/// Runs the workflow once in a folder of its own below `scratch`.
+/// Runs the workflow once in a temporary directory below `scratch`.
 pub fn run(
     name: &str,
     scratch: &Path,
-    trouble: Option<Trouble>,
+    fault: Option<Fault>,
     settings: LocalSettings,
+    stop: &Stop,
 ) -> Result<WorkflowRun> {
-    let folder = tempdir(scratch)?;
-    let _trouble = trouble.map(|trouble| Hog::start(trouble, &folder.0)).transpose()?;
+    let directory = temporary_directory(scratch)?;
+    let _fault = fault.map(|fault| RunningFault::start(fault, &directory.0)).transpose()?;
     let server = Server::start(settings.part_bytes)?;
     let ready = now();
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<Result<TaskAttempt>>> = Mutex::new(Vec::new());
     thread::scope(|scope| {
         for worker in 0..settings.n_workers.max(1) {
-            let (next, done, folder, server) = (&next, &done, &folder.0, &server);
+            let (next, done, directory, server) = (&next, &done, &directory.0, &server);
             scope.spawn(move || {
                 loop {
                     let part = next.fetch_add(1, Ordering::Relaxed);
-                    if part >= settings.n_parts {
+                    if part >= settings.n_parts || stop.is_set() {
                         return;
                     }
-                    let attempt = count(part, worker, ready, server.port, folder, settings);
+                    let attempt = count(part, worker, ready, server.port, directory, settings);
                     done.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push(attempt);
                 }
             });
         }
     });
+    stop.check()?;
     let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mut attempts = done.into_iter().collect::<Result<Vec<_>>>()?;
     attempts.sort_by(|a, b| a.task.cmp(&b.task));
-    let gather = gather(&attempts, &folder.0, settings)?;
+    let gather = gather(&attempts, &directory.0, settings)?;
     let children =
         attempts.iter().map(|attempt| (attempt.task.clone(), vec![TaskName(GATHER.into())])).collect();
     attempts.push(gather);
@@ -87,20 +89,20 @@ pub fn run(
 
 const GATHER: &str = "gather_0";
 
-fn part_path(folder: &Path, part: usize) -> PathBuf {
-    folder.join(format!("part{part}"))
+fn part_path(directory: &Path, part: usize) -> PathBuf {
+    directory.join(format!("part{part}"))
 }
 
-/// One part: fetched, gone over, written.
+/// Fetches, processes and writes one part.
 fn count(
     part: usize,
     worker: usize,
     ready: f64,
     port: u16,
-    folder: &Path,
+    directory: &Path,
     settings: LocalSettings,
 ) -> Result<TaskAttempt> {
-    let path = part_path(folder, part);
+    let path = part_path(directory, part);
     let io = |error: std::io::Error| Error::file(&path, error);
     let start = now();
     let mut data = Vec::with_capacity(settings.part_bytes);
@@ -133,15 +135,15 @@ fn count(
     })
 }
 
-/// All parts read again and put into one file.
-fn gather(parts: &[TaskAttempt], folder: &Path, settings: LocalSettings) -> Result<TaskAttempt> {
-    let path = folder.join("whole");
+/// Reads all parts and combines them into one file.
+fn gather(parts: &[TaskAttempt], directory: &Path, settings: LocalSettings) -> Result<TaskAttempt> {
+    let path = directory.join("whole");
     let io = |error: std::io::Error| Error::file(&path, error);
     let ready = parts.iter().filter_map(TaskAttempt::end).fold(0.0, f64::max);
     let (start, before) = (now().max(ready), cpu_seconds());
     let mut whole = File::create(&path).map_err(io)?;
     for part in 0..settings.n_parts {
-        let data = fs::read(part_path(folder, part)).map_err(io)?;
+        let data = fs::read(part_path(directory, part)).map_err(io)?;
         whole.write_all(&data).map_err(io)?;
     }
     whole.sync_all().map_err(io)?;
@@ -156,7 +158,7 @@ fn gather(parts: &[TaskAttempt], folder: &Path, settings: LocalSettings) -> Resu
     })
 }
 
-/// A folder that goes away.
+/// A directory that is removed when dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -165,13 +167,13 @@ impl Drop for Scratch {
     }
 }
 
-fn tempdir(scratch: &Path) -> Result<Scratch> {
+fn temporary_directory(scratch: &Path) -> Result<Scratch> {
     let path = scratch.join(format!(".tracewise-workflow-{}-{:x}", std::process::id(), (now() * 1e6) as u64));
     fs::create_dir_all(&path).map_err(Error::io(&path))?;
     Ok(Scratch(path))
 }
 
-/// Hands out parts on a port of its own, on this machine alone.
+/// Serves parts on a port of the loopback interface.
 struct Server {
     port: u16,
     is_over: std::sync::Arc<AtomicBool>,
@@ -179,8 +181,7 @@ struct Server {
 
 impl Server {
     fn start(part_bytes: usize) -> Result<Self> {
-        let wrong =
-            |error: std::io::Error| Error::Ask(format!("no port can be opened on this machine: {error}"));
+        let wrong = |source: std::io::Error| Error::Loopback { source };
         let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(wrong)?;
         let port = listener.local_addr().map_err(wrong)?.port();
         let is_over = std::sync::Arc::new(AtomicBool::new(false));
@@ -205,49 +206,56 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listener, so that it sees that it is over.
+        // Wakes the listener, so that it notices the flag.
         let _ = TcpStream::connect(("127.0.0.1", self.port));
     }
 }
 
-/// Real trouble, for as long as it lives.
-struct Hog {
+/// A real fault that lasts until it is dropped.
+struct RunningFault {
     is_over: std::sync::Arc<AtomicBool>,
     threads: Vec<thread::JoinHandle<()>>,
     has_loss: bool,
 }
 
-impl Hog {
-    fn start(trouble: Trouble, folder: &Path) -> Result<Self> {
+impl RunningFault {
+    fn start(fault: Fault, directory: &Path) -> Result<Self> {
         let is_over = std::sync::Arc::new(AtomicBool::new(false));
-        let mut hog = Self { is_over, threads: Vec::new(), has_loss: false };
-        match trouble {
-            Trouble::Cpu { cores } => (0..cores).for_each(|_| {
-                let flag = std::sync::Arc::clone(&hog.is_over);
-                hog.threads.push(thread::spawn(move || {
-                    while !flag.load(Ordering::Relaxed) {
-                        std::hint::spin_loop();
-                    }
-                }));
-            }),
-            // The less is to be left of the disk's speed, the more write to it.
-            Trouble::Disk { percent } => {
-                (0..(100.0 / percent).round().clamp(1.0, 64.0) as usize).for_each(|at| {
-                    let (flag, path) = (std::sync::Arc::clone(&hog.is_over), folder.join(format!("hog{at}")));
-                    hog.threads.push(thread::spawn(move || write_on(&path, &flag)));
-                })
+        let mut running = Self { is_over, threads: Vec::new(), has_loss: false };
+        match fault {
+            Fault::Cpu { cores } => {
+                for _ in 0..cores {
+                    let flag = std::sync::Arc::clone(&running.is_over);
+                    running.threads.push(thread::spawn(move || {
+                        while !flag.load(Ordering::Relaxed) {
+                            std::hint::spin_loop();
+                        }
+                    }));
+                }
             }
-            Trouble::Loss { percent } => {
+            // The cap is not enforced: the lower it is, the more threads compete for the disk.
+            Fault::Disk { write_mb_per_second } => {
+                let n_writers = Machine::default().disk_slowdown(write_mb_per_second).ceil();
+                for at in 0..n_writers.clamp(1.0, MAX_WRITERS) as usize {
+                    let flag = std::sync::Arc::clone(&running.is_over);
+                    let path = directory.join(format!("writer{at}"));
+                    running.threads.push(thread::spawn(move || keep_writing(&path, &flag)));
+                }
+            }
+            Fault::Loss { percent } => {
                 netem(&["add", "dev", "lo", "root", "netem", "loss", &format!("{percent}%")])?;
-                hog.has_loss = true;
+                running.has_loss = true;
             }
         }
-        Ok(hog)
+        Ok(running)
     }
 }
 
-/// Writes and syncs until it is told to stop.
-fn write_on(path: &Path, is_over: &AtomicBool) {
+/// Threads that compete for the disk.
+const MAX_WRITERS: f64 = 64.0;
+
+/// Writes and syncs until the flag is set.
+fn keep_writing(path: &Path, is_over: &AtomicBool) {
     let block = vec![0x5a; 4 << 20];
     while !is_over.load(Ordering::Relaxed) {
         let written = File::create(path).and_then(|mut file| {
@@ -267,17 +275,17 @@ fn netem(arguments: &[&str]) -> Result<()> {
     let output = Command::new("tc").arg("qdisc").args(arguments).output();
     match output {
         Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(Error::Ask(format!(
-            "packets cannot be lost here: tc says {:?}; it needs CAP_NET_ADMIN and the kernel's netem",
-            String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default()
-        ))),
-        Err(error) => {
-            Err(Error::Ask(format!("packets cannot be lost here: tc (iproute2) cannot be run: {error}")))
-        }
+        Ok(output) => Err(Error::PacketLoss {
+            reason: format!(
+                "tc failed with {:?}; it needs CAP_NET_ADMIN and the netem kernel module",
+                String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default()
+            ),
+        }),
+        Err(error) => Err(Error::PacketLoss { reason: format!("tc (iproute2) cannot be run: {error}") }),
     }
 }
 
-impl Drop for Hog {
+impl Drop for RunningFault {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
         for thread in self.threads.drain(..) {
@@ -294,10 +302,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_is_recorded_and_leaves_nothing_behind() {
+    fn a_run_with_a_fault_is_recorded() {
         let scratch = std::env::temp_dir();
         let settings = LocalSettings { n_parts: 3, n_workers: 2, part_bytes: 1 << 16, n_rounds: 1 };
-        let found = run("local-run0001", &scratch, Some(Trouble::Disk { percent: 50.0 }), settings).unwrap();
+        let found = run(
+            "local-run0001",
+            &scratch,
+            Some(Fault::Disk { write_mb_per_second: 50.0 }),
+            settings,
+            &Stop::default(),
+        )
+        .unwrap();
         assert_eq!(found.attempts.len(), 4);
         for attempt in &found.attempts {
             assert!(attempt.execution.is_some() && attempt.exit_code == Some(0), "{attempt:?}");

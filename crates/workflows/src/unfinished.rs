@@ -1,15 +1,15 @@
-//! Runs that are not over: what a log would have said at a moment.
+//! Unfinished runs: a run as its log would have shown it at an earlier time.
 
 use crate::workflow::{Span, TaskAttempt, WorkflowRun};
 
-/// Shares of a run after which it is looked at, with their names.
-pub const SHARES: [(&str, f64); 3] = [("25", 0.25), ("50", 0.5), ("75", 0.75)];
+/// The fractions of a run's duration at which it is judged, with their names.
+pub const FRACTIONS: [(&str, f64); 3] = [("25", 0.25), ("50", 0.5), ("75", 0.75)];
 
-/// The run as it was known at a moment; what had not happened yet is not in it.
-pub fn known_at(run: &WorkflowRun, moment: f64) -> WorkflowRun {
-    let past = |at: Option<f64>| at.filter(|at| *at <= moment);
-    let over = |span: Option<Span>| span.filter(|span| span.end() <= moment);
-    let cut = |attempt: &TaskAttempt| {
+/// The run without everything that happened after a time.
+pub fn known_at(run: &WorkflowRun, time: f64) -> WorkflowRun {
+    let past = |at: Option<f64>| at.filter(|at| *at <= time);
+    let over = |span: Option<Span>| span.filter(|span| span.end() <= time);
+    let truncated = |attempt: &TaskAttempt| {
         let execution = over(attempt.execution);
         let kept = |value: Option<f64>| value.filter(|_| execution.is_some());
         TaskAttempt {
@@ -32,14 +32,14 @@ pub fn known_at(run: &WorkflowRun, moment: f64) -> WorkflowRun {
     let has_begun = |attempt: &TaskAttempt| attempt.ready.is_some() || attempt.submitted.is_some();
     WorkflowRun {
         name: run.name.clone(),
-        attempts: run.attempts.iter().map(cut).filter(has_begun).collect(),
+        attempts: run.attempts.iter().map(truncated).filter(has_begun).collect(),
         children: run.children.clone(),
     }
 }
 
-/// The run after a share of its time.
-pub fn after(run: &WorkflowRun, share: f64) -> WorkflowRun {
-    known_at(run, run.start().unwrap_or_default() + share * run.makespan())
+/// The run after a fraction of its duration.
+pub fn first_fraction(run: &WorkflowRun, fraction: f64) -> WorkflowRun {
+    known_at(run, run.start().unwrap_or_default() + fraction * run.makespan())
 }
 
 #[cfg(test)]
@@ -48,7 +48,7 @@ mod tests {
     use crate::workflow::TaskRole;
 
     #[test]
-    fn what_has_not_happened_is_not_known() {
+    fn later_events_are_unknown() {
         let attempt = |at: f64| TaskAttempt {
             ready: Some(at),
             submitted: Some(at),
@@ -60,10 +60,10 @@ mod tests {
             attempts: vec![attempt(0.0), attempt(5.0), attempt(90.0)],
             ..WorkflowRun::default()
         };
-        let half = after(&run, 0.12);
+        let half = first_fraction(&run, 0.12);
         assert_eq!(half.attempts.len(), 2);
         assert!(half.attempts[0].is_over() && !half.attempts[1].is_over());
         assert_eq!(half.attempts[1].running_since, Some(6.0));
-        assert_eq!(after(&run, 1.0), run);
+        assert_eq!(first_fraction(&run, 1.0), run);
     }
 }

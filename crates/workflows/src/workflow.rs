@@ -1,4 +1,6 @@
-//! Workflow traces: when each task of a workflow was ready, queued, staged, ran and finished.
+//! A workflow run: its tasks, the attempts at each task, and the delays of each attempt.
+//!
+//! Times are seconds since the epoch. Delays carry the names that Pegasus and FlowBench use.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +11,15 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct TaskName(pub String);
 
-/// What a task is there for.
+/// Why a task is in the workflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskRole {
+    /// A task of the user.
     Compute,
+    /// Moves files before or after other tasks.
     Transfer,
+    /// Added by the workflow system: creates directories, cleans up, runs a sub-workflow.
     Auxiliary,
 }
 
@@ -28,7 +33,7 @@ impl TaskRole {
     }
 }
 
-/// A stretch between two moments, in seconds since the epoch. It never ends before it starts.
+/// A period of time. It never ends before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "(f64, f64)", into = "(f64, f64)")]
 pub struct Span {
@@ -37,7 +42,7 @@ pub struct Span {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("a stretch cannot run from {start} to {end}")]
+#[error("a period cannot start at {start} and end at {end}")]
 pub struct SpanError {
     pub start: f64,
     pub end: f64,
@@ -75,75 +80,75 @@ impl From<Span> for (f64, f64) {
     }
 }
 
-/// One attempt at one task. What has not happened yet, or was not logged, is absent.
+/// One attempt at one task. A field is `None` if the event has not happened yet or was not logged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskAttempt {
     pub task: TaskName,
     pub role: TaskRole,
-    /// What is run; tasks of a kind do the same work on other data.
+    /// The program that is run. Tasks of one kind do the same work on different data.
     pub kind: String,
     /// 1 for the first attempt.
     pub attempt: u32,
     pub host: Option<String>,
-    /// When the tasks it depends on had finished.
+    /// When all tasks it depends on had finished.
     pub ready: Option<f64>,
     pub pre_script: Option<Span>,
-    /// When the workflow system handed it to the batch system.
+    /// When the workflow system submitted it to the batch system.
     pub submitted: Option<f64>,
-    /// From the start to the end of its execution, staging included.
+    /// Execution, including staging.
     pub execution: Option<Span>,
-    /// Since when it executes, as long as it does.
+    /// Start of the execution, while it is running.
     #[serde(default)]
     pub running_since: Option<f64>,
     pub stage_in: Option<Span>,
     pub stage_out: Option<Span>,
     pub post_script: Option<Span>,
-    /// What the processor worked, as the task's own record has it.
+    /// CPU time, from the record of the task itself (kickstart, for example).
     pub cpu_seconds: Option<f64>,
     pub stage_in_bytes: Option<f64>,
     pub stage_out_bytes: Option<f64>,
-    /// Times that the batch system held it or took it off its machine.
+    /// How often the batch system held or evicted it.
     pub n_interruptions: u32,
     pub exit_code: Option<i32>,
 }
 
-/// Where the time of one attempt went, in seconds.
+/// The delays of one attempt, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delays {
-    /// From the start of the workflow until the task was ready.
+    /// From the start of the workflow until all dependencies were met.
     pub ready: f64,
     pub pre_script: f64,
-    /// In the hands of the workflow system: ready, but not yet submitted (pre-script aside).
-    pub workflow_system: f64,
-    /// Submitted, but not yet executing.
+    /// The workflow system prepared and submitted the task (without the pre-script).
+    pub wms_delay: f64,
+    /// Submitted, but not yet executing: the queue of the batch system.
     pub queue: f64,
     pub stage_in: f64,
-    /// Executing, staging aside.
-    pub run: f64,
+    /// Execution without staging.
+    pub runtime: f64,
     pub stage_out: f64,
     pub post_script: f64,
-    /// From the start of the workflow until all of the attempt was over.
+    /// From the start of the workflow until the attempt, with its post-script, was over.
     pub finish: f64,
 }
 
 impl Delays {
-    /// What is drawn and summed, in the order of time, each with its name; the finish is no part of it.
+    /// All delays but `finish`, in the order of time, with their names.
     pub fn parts(&self) -> [(&'static str, f64); 8] {
         [
             ("ready", self.ready),
-            ("pre-script", self.pre_script),
-            ("workflow system", self.workflow_system),
+            ("pre_script", self.pre_script),
+            ("wms_delay", self.wms_delay),
             ("queue", self.queue),
-            ("stage-in", self.stage_in),
-            ("run", self.run),
-            ("stage-out", self.stage_out),
-            ("post-script", self.post_script),
+            ("stage_in", self.stage_in),
+            ("runtime", self.runtime),
+            ("stage_out", self.stage_out),
+            ("post_script", self.post_script),
         ]
     }
 }
 
 impl TaskAttempt {
-    /// An attempt of which nothing is known but what it is.
+    /// An attempt without any events yet.
     pub fn new(task: impl Into<String>, role: TaskRole, kind: impl Into<String>, attempt: u32) -> Self {
         Self {
             task: TaskName(task.into()),
@@ -167,7 +172,7 @@ impl TaskAttempt {
         }
     }
 
-    /// The last moment that is known of it.
+    /// The latest time known of it.
     pub fn end(&self) -> Option<f64> {
         let spans = [self.pre_script, self.execution, self.post_script];
         let moments = [self.ready, self.submitted, self.running_since].into_iter().flatten();
@@ -179,8 +184,8 @@ impl TaskAttempt {
         self.execution.is_some() || self.exit_code.is_some()
     }
 
-    /// The delays of this attempt in a workflow that started at `workflow_start`; what is
-    /// not known counts as zero, and so does what clocks put before its cause.
+    /// The delays of this attempt in a workflow that started at `workflow_start`. A delay that is unknown,
+    /// or negative because clocks differ, is zero.
     pub fn delays(&self, workflow_start: f64) -> Delays {
         let between = |from: Option<f64>, to: Option<f64>| match (from, to) {
             (Some(from), Some(to)) => (to - from).max(0.0),
@@ -192,10 +197,10 @@ impl TaskAttempt {
         Delays {
             ready: between(Some(workflow_start), self.ready),
             pre_script,
-            workflow_system: (between(self.ready, self.submitted) - pre_script).max(0.0),
+            wms_delay: (between(self.ready, self.submitted) - pre_script).max(0.0),
             queue: between(self.submitted, self.execution.map(Span::start)),
             stage_in,
-            run: (seconds(self.execution) - stage_in - stage_out).max(0.0),
+            runtime: (seconds(self.execution) - stage_in - stage_out).max(0.0),
             stage_out,
             post_script: seconds(self.post_script),
             finish: between(Some(workflow_start), self.end()),
@@ -207,9 +212,9 @@ impl TaskAttempt {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkflowRun {
     pub name: String,
-    /// In the order in which the log has them.
+    /// In the order of the log.
     pub attempts: Vec<TaskAttempt>,
-    /// Tasks that wait for a task; empty where the graph is not known.
+    /// The tasks that depend on each task; empty if the graph is unknown.
     pub children: BTreeMap<TaskName, Vec<TaskName>>,
 }
 
@@ -220,7 +225,7 @@ impl WorkflowRun {
         self.attempts.iter().filter_map(first).min_by(f64::total_cmp)
     }
 
-    /// The last moment that is known.
+    /// The latest time known.
     pub fn end(&self) -> Option<f64> {
         self.attempts.iter().filter_map(TaskAttempt::end).max_by(f64::total_cmp)
     }
@@ -257,27 +262,29 @@ mod tests {
     }
 
     #[test]
-    fn delays_share_out_the_time_of_an_attempt() {
+    fn delays_add_up_to_the_duration_of_an_attempt() {
         let delays = attempt().delays(100.0);
         let expected = Delays {
             ready: 10.0,
             pre_script: 2.0,
-            workflow_system: 8.0,
+            wms_delay: 8.0,
             queue: 30.0,
             stage_in: 5.0,
-            run: 35.0,
+            runtime: 35.0,
             stage_out: 10.0,
             post_script: 3.0,
             finish: 104.0,
         };
         assert_eq!(delays, expected);
+        let sum: f64 = delays.parts().iter().map(|(_, seconds)| seconds).sum();
+        assert_eq!(sum, delays.finish - 1.0, "the post-script started a second after the execution");
     }
 
     #[test]
-    fn a_task_that_still_waits_has_no_run_time() {
+    fn a_task_that_still_waits_has_no_runtime() {
         let waiting = TaskAttempt { execution: None, stage_in: None, stage_out: None, ..attempt() };
         let delays = waiting.delays(100.0);
-        assert_eq!((delays.queue, delays.run), (0.0, 0.0));
+        assert_eq!((delays.queue, delays.runtime), (0.0, 0.0));
     }
 
     proptest! {

@@ -28,7 +28,7 @@ pub use jobs::{
 };
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
-    Learning, ReadArgs, RecordRunsArgs, TrainRunsArgs, WhichModel, WorkflowsCommand,
+    ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
 };
 
 const TIMES: &str =

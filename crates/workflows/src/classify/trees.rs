@@ -1,72 +1,77 @@
-//! Gradient-boosted trees on the delay table: one set of trees a class, against all others.
+//! Gradient-boosted trees on delays by kind of task: one ensemble per class, against all other classes.
 
-use crate::workflow::WorkflowRun;
 use learn::artifact::Tensors;
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
+use workload::Stop;
 
-use super::{Classifier, Evidence, Lesson};
+use super::{Classifier, Evidence, TrainingSet};
 use crate::error::Result;
-use crate::features::{Quantity, Statistic, View};
+use crate::features::{Feature, FeatureSet, Quantity, RunSummary, Statistic};
 
 const QUANTITIES: [Quantity; 7] = [
-    Quantity::Run,
+    Quantity::Runtime,
     Quantity::StageIn,
     Quantity::StageOut,
     Quantity::Cpu,
     Quantity::Queue,
-    Quantity::Stretch,
-    Quantity::StageInSlowness,
+    Quantity::RuntimePerCpuTime,
+    Quantity::StageInPerByte,
 ];
 const STATISTICS: [Statistic; 5] =
-    [Statistic::Mean, Statistic::Median, Statistic::Deviation, Statistic::Least, Statistic::Most];
+    [Statistic::Mean, Statistic::Median, Statistic::StdDev, Statistic::Min, Statistic::Max];
 
 pub struct Trees {
-    view: View,
+    features: FeatureSet,
     by_class: Vec<BoostedTrees>,
 }
 
 impl Trees {
-    pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
-        let view = View::of(&lesson.runs, &QUANTITIES, &STATISTICS);
-        let rows = view.rows(&lesson.runs);
+    pub fn fit(training: &TrainingSet<'_>, seed: u64, stop: &Stop) -> Result<Self> {
+        let features = FeatureSet::of(&training.runs, &QUANTITIES, &STATISTICS);
+        let rows = features.rows(&training.runs);
         let weights = vec![1.0; rows.n_rows()];
-        let of_class = |class: usize| {
-            let is_such: Vec<bool> = lesson.classes.iter().map(|of| *of == class).collect();
+        let mut by_class = Vec::new();
+        for class in 0..training.n_classes {
+            stop.check()?;
+            let is_class: Vec<bool> = training.classes.iter().map(|of| *of == class).collect();
             let settings =
                 BoostSettings { n_trees: 200, rate: 0.08, least_leaf: 0.5, seed, ..BoostSettings::default() };
-            BoostedTrees::fit_weighted(&rows, &is_such, &weights, settings)
-        };
-        let by_class = (0..lesson.n_classes).map(of_class).collect::<std::result::Result<_, _>>()?;
-        Ok(Self { view, by_class })
+            by_class.push(BoostedTrees::fit_weighted(&rows, &is_class, &weights, settings)?);
+        }
+        Ok(Self { features, by_class })
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let view: View = serde_json::from_value(settings.clone()).ok()?;
-        let by_class = restore_all("class", tensors, view.features.len()).ok()?;
-        Some(Self { view, by_class })
+        let features: FeatureSet = serde_json::from_value(settings.clone()).ok()?;
+        let by_class = restore_all("class", tensors, features.features.len()).ok()?;
+        Some(Self { features, by_class })
     }
 
-    /// Columns that it looks at.
-    pub fn view(&self) -> &View {
-        &self.view
+    pub fn features(&self) -> &FeatureSet {
+        &self.features
     }
 
-    pub fn chances_of_row(&self, row: &[f32]) -> Vec<f64> {
-        let chance = |trees: &BoostedTrees| 1.0 / (1.0 + (-trees.score(row)).exp());
-        let chances: Vec<f64> = self.by_class.iter().map(chance).collect();
-        let sum: f64 = chances.iter().sum();
-        chances.into_iter().map(|chance| chance / sum.max(1e-12)).collect()
+    pub fn row_probabilities(&self, row: &[f32]) -> Vec<f64> {
+        let probability = |trees: &BoostedTrees| 1.0 / (1.0 + (-trees.score(row)).exp());
+        let each: Vec<f64> = self.by_class.iter().map(probability).collect();
+        let sum: f64 = each.iter().sum();
+        each.into_iter().map(|probability| probability / sum.max(1e-12)).collect()
+    }
+
+    /// The contribution of each feature to the score of a class.
+    pub fn contributions(&self, row: &[f32], class: usize) -> Vec<(Feature, f64)> {
+        let contributions = self.by_class[class].contributions(row);
+        self.features.features.iter().cloned().zip(contributions).collect()
     }
 }
 
 impl Classifier for Trees {
-    fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        self.chances_of_row(&self.view.row(run))
+    fn probabilities(&self, run: &RunSummary<'_>) -> Vec<f64> {
+        self.row_probabilities(&self.features.row(run))
     }
 
-    fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
-        let parts = self.by_class[class].contributions(&self.view.row(run));
-        Evidence::Features(self.view.features.iter().cloned().zip(parts).collect())
+    fn evidence(&self, run: &RunSummary<'_>, class: usize) -> Evidence {
+        Evidence::Features(self.contributions(&self.features.row(run), class))
     }
 
     fn n_classes(&self) -> usize {
@@ -78,6 +83,6 @@ impl Classifier for Trees {
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::json!(self.view)
+        serde_json::json!(self.features)
     }
 }

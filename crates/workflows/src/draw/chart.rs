@@ -1,4 +1,4 @@
-//! Charts as SVG: the seed's drawing as shapes, and one for people with names, a legend, the critical path and retries.
+//! Charts as SVG: the chart that networks are trained on, and one with names, a legend, the critical path and retries.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -7,17 +7,17 @@ use report::escaped;
 
 use super::{Gantt, Part, Row};
 
-/// How it is drawn.
+/// How a chart is drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// The drawing of seed 004: no letters, no axes.
-    Seed,
+    /// The chart of Krawczuk et al. (PEARC 2021), without text and axes.
+    Paper,
     /// For people.
     Named,
 }
 
-/// Rows that are drawn one by one; of more, several tasks of a kind share a row.
-const MOST_ROWS: usize = 160;
+/// Rows that are drawn one by one; in larger charts, several tasks of a kind share a row.
+const MAX_ROWS: usize = 160;
 const ROW: f64 = 12.0;
 const LEFT: f64 = 190.0;
 const TOP: f64 = 58.0;
@@ -25,7 +25,7 @@ const BOTTOM: f64 = 34.0;
 
 pub fn svg(gantt: &Gantt, style: Style, width: f64) -> String {
     match style {
-        Style::Seed => seed(gantt, width),
+        Style::Paper => paper(gantt, width),
         Style::Named => named(gantt, width.max(LEFT + 300.0)),
     }
 }
@@ -34,20 +34,20 @@ fn colour([red, green, blue]: [u8; 3]) -> String {
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
-fn seed(gantt: &Gantt, side: f64) -> String {
+fn paper(gantt: &Gantt, side: f64) -> String {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{side}\" height=\"{side}\" shape-rendering=\"crispEdges\">"
     );
     let (scale, height) = (side / gantt.seconds.max(1e-9), side / gantt.rows.len().max(1) as f64);
     for (at, row) in gantt.rows.iter().enumerate() {
-        for (part, start, end) in row.stretches() {
+        for (part, start, end) in row.parts() {
             let _ = write!(
                 text,
                 "<rect x=\"{:.2}\" y=\"{:.2}\" width=\"{:.2}\" height=\"{height:.2}\" fill=\"{}\"/>",
                 start * scale,
                 at as f64 * height,
                 (end - start) * scale,
-                colour(part.seed_colour())
+                colour(part.paper_colour())
             );
         }
     }
@@ -70,7 +70,7 @@ impl Band<'_> {
     }
 }
 
-/// Tasks in the order in which their kinds and they began; where there are too many, neighbours share a row.
+/// Tasks sorted by the start of their kind and their own start. If there are too many, neighbours share a row.
 fn bands(gantt: &Gantt) -> Vec<Band<'_>> {
     let mut begins: BTreeMap<&str, f64> = BTreeMap::new();
     for row in &gantt.rows {
@@ -86,7 +86,7 @@ fn bands(gantt: &Gantt) -> Vec<Band<'_>> {
             .then_with(|| (&a.task, a.attempt).cmp(&(&b.task, b.attempt)))
     };
     rows.sort_by(order);
-    let size = rows.len().div_ceil(MOST_ROWS).max(1);
+    let size = rows.len().div_ceil(MAX_ROWS).max(1);
     let mut bands = Vec::new();
     for kind in rows.chunk_by(|a, b| a.kind == b.kind) {
         bands.extend(kind.chunks(size).map(|rows| Band { rows: rows.to_vec() }));
@@ -120,11 +120,11 @@ fn named(gantt: &Gantt, width: f64) -> String {
             y + ROW - 3.0,
             escaped(&shortened(&band.name()))
         );
-        // Tasks that share a row are laid over each other, as pale as they are many.
+        // Tasks that share a row are drawn over each other with low opacity.
         let opacity = (1.0 / band.rows.len() as f64).max(0.08);
         for row in &band.rows {
             for (part, start, end) in
-                row.stretches().filter(|(part, ..)| !matches!(part, Part::Ready | Part::Finished))
+                row.parts().filter(|(part, ..)| !matches!(part, Part::Ready | Part::Finished))
             {
                 let (x, length) = (LEFT + start * scale, ((end - start) * scale).max(0.3));
                 let faint =
@@ -214,12 +214,12 @@ fn clock(seconds: f64, step: f64) -> String {
     }
 }
 
-/// Letters that there is room for.
-const MOST_LETTERS: usize = 34;
+/// Characters that fit next to the chart.
+const MAX_CHARACTERS: usize = 34;
 
 fn shortened(name: &str) -> String {
     match name.chars().count() {
-        count if count <= MOST_LETTERS => name.to_owned(),
-        _ => name.chars().take(MOST_LETTERS - 1).chain(['…']).collect(),
+        count if count <= MAX_CHARACTERS => name.to_owned(),
+        _ => name.chars().take(MAX_CHARACTERS - 1).chain(['…']).collect(),
     }
 }

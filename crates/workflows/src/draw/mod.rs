@@ -1,4 +1,4 @@
-//! Gantt charts: what is drawn is the same for every way of drawing it.
+//! Gantt charts of runs, independent of the output format.
 
 mod chart;
 mod page;
@@ -10,15 +10,15 @@ pub use pixels::{Pixels, png};
 
 use crate::workflow::{TaskName, TaskRole, WorkflowRun};
 
-/// What a stretch of a task is, in the order of drawing.
+/// The parts of a row, in the order of drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Ready,
-    WorkflowSystem,
+    WmsDelay,
     PreScript,
     Queue,
     StageIn,
-    Run,
+    Runtime,
     StageOut,
     PostScript,
     Finished,
@@ -27,40 +27,40 @@ pub enum Part {
 impl Part {
     pub const ALL: [Self; 9] = [
         Self::Ready,
-        Self::WorkflowSystem,
+        Self::WmsDelay,
         Self::PreScript,
         Self::Queue,
         Self::StageIn,
-        Self::Run,
+        Self::Runtime,
         Self::StageOut,
         Self::PostScript,
         Self::Finished,
     ];
 
-    /// The colour in the pictures of seed 004, which networks are trained on.
-    pub fn seed_colour(self) -> [u8; 3] {
+    /// The colour in the charts of Krawczuk et al. (PEARC 2021), which networks are trained on.
+    pub fn paper_colour(self) -> [u8; 3] {
         match self {
             Self::Ready => [0xea, 0x43, 0x35],
-            Self::WorkflowSystem => [0xfb, 0xbc, 0x03],
+            Self::WmsDelay => [0xfb, 0xbc, 0x03],
             Self::PreScript => [0x33, 0xa8, 0x53],
             Self::Queue => [0x74, 0x02, 0x64],
             Self::StageIn => [0x00, 0x00, 0x00],
-            Self::Run => [0x4c, 0xd1, 0x95],
+            Self::Runtime => [0x4c, 0xd1, 0x95],
             Self::StageOut => [0x42, 0x85, 0xf4],
             Self::PostScript => [0xea, 0x80, 0x23],
             Self::Finished => [0x5f, 0x63, 0x68],
         }
     }
 
-    /// The colour for people: waiting is pale, work is dark, and staging stands out.
+    /// The colour in charts for people: waiting is pale, work is dark, and staging stands out.
     pub fn colour(self) -> [u8; 3] {
         match self {
             Self::Ready | Self::Finished => [0xff, 0xff, 0xff],
-            Self::WorkflowSystem => [0xd9, 0xd9, 0xd9],
+            Self::WmsDelay => [0xd9, 0xd9, 0xd9],
             Self::PreScript => [0xb3, 0x9d, 0xdb],
             Self::Queue => [0xf3, 0xd9, 0x8b],
             Self::StageIn => [0xd9, 0x5f, 0x02],
-            Self::Run => [0x1b, 0x7f, 0x79],
+            Self::Runtime => [0x1b, 0x7f, 0x79],
             Self::StageOut => [0x75, 0x70, 0xb3],
             Self::PostScript => [0x9e, 0x9e, 0x9e],
         }
@@ -68,20 +68,20 @@ impl Part {
 
     pub fn name(self) -> &'static str {
         match self {
-            Self::Ready => "not ready",
-            Self::WorkflowSystem => "workflow system",
-            Self::PreScript => "pre-script",
+            Self::Ready => "ready",
+            Self::WmsDelay => "wms_delay",
+            Self::PreScript => "pre_script",
             Self::Queue => "queue",
-            Self::StageIn => "stage-in",
-            Self::Run => "run",
-            Self::StageOut => "stage-out",
-            Self::PostScript => "post-script",
+            Self::StageIn => "stage_in",
+            Self::Runtime => "runtime",
+            Self::StageOut => "stage_out",
+            Self::PostScript => "post_script",
             Self::Finished => "finished",
         }
     }
 }
 
-/// One attempt as it is drawn.
+/// One attempt as a row of the chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Row {
     pub task: String,
@@ -90,19 +90,19 @@ pub struct Row {
     pub attempt: u32,
     pub has_failed: bool,
     pub is_critical: bool,
-    /// Where each part ends, in seconds since the start of the run.
+    /// The end of each part, in seconds since the start of the run.
     pub ends: [f64; 9],
 }
 
 impl Row {
-    /// Parts that take time, from where to where.
-    pub fn stretches(&self) -> impl Iterator<Item = (Part, f64, f64)> + '_ {
+    /// Parts that take time, with their start and end.
+    pub fn parts(&self) -> impl Iterator<Item = (Part, f64, f64)> + '_ {
         let starts = [0.0].into_iter().chain(self.ends);
-        let stretch = |((part, start), end): ((Part, f64), f64)| (part, start, end);
-        Part::ALL.into_iter().zip(starts).zip(self.ends).map(stretch).filter(|(_, start, end)| end > start)
+        let part = |((part, start), end): ((Part, f64), f64)| (part, start, end);
+        Part::ALL.into_iter().zip(starts).zip(self.ends).map(part).filter(|(_, start, end)| end > start)
     }
 
-    /// When it leaves the hands of those before it.
+    /// When the task was ready.
     pub fn start(&self) -> f64 {
         self.ends[Part::Ready as usize]
     }
@@ -112,7 +112,7 @@ impl Row {
     }
 }
 
-/// A run as it is drawn.
+/// A run as a chart.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Gantt {
     pub name: String,
@@ -126,11 +126,11 @@ impl Gantt {
         for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
             let seconds = [
                 delays.ready,
-                delays.workflow_system,
+                delays.wms_delay,
                 delays.pre_script,
                 delays.queue,
                 delays.stage_in,
-                delays.run,
+                delays.runtime,
                 delays.stage_out,
                 delays.post_script,
                 0.0,
@@ -151,18 +151,22 @@ impl Gantt {
             });
         }
         let seconds = rows.iter().map(Row::end).fold(0.0, f64::max);
-        rows.iter_mut().for_each(|row| row.ends[Part::Finished as usize] = seconds);
+        for row in &mut rows {
+            row.ends[Part::Finished as usize] = seconds;
+        }
         let mut gantt = Self { name: run.name.clone(), rows, seconds };
         gantt.mark_critical(run);
         gantt
     }
 
-    /// The chain of tasks that the end of the run waited for.
+    /// Marks the critical path: the chain of tasks that determined the end of the run.
     fn mark_critical(&mut self, run: &WorkflowRun) {
         let mut parents: std::collections::HashMap<&TaskName, Vec<&TaskName>> =
             std::collections::HashMap::new();
         for (parent, children) in &run.children {
-            children.iter().for_each(|child| parents.entry(child).or_default().push(parent));
+            for child in children {
+                parents.entry(child).or_default().push(parent);
+            }
         }
         let last = |rows: &[Row], is_such: &dyn Fn(&Row) -> bool| {
             let ends = rows.iter().enumerate().filter(|(_, row)| is_such(row));

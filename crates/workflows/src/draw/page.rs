@@ -1,5 +1,5 @@
-//! A chart to walk about in: one HTML file that loads nothing. Only what is on the screen is drawn, and where several
-//! tasks share a pixel one of them is, so that a hundred thousand tasks can be looked at.
+//! An interactive chart: one HTML file without external resources. Only visible rows are drawn, one per pixel at most, so a
+//! hundred thousand tasks remain usable.
 
 use report::escaped;
 use serde_json::json;
@@ -63,7 +63,7 @@ pub fn html(gantt: &Gantt) -> String {
                 "e": row.ends.map(round) })
         })
         .collect();
-    // Inside a script element only `</` could end it.
+    // Only `</` could end the script element.
     let data = json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows })
         .to_string()
         .replace("</", "<\\/");
@@ -79,7 +79,7 @@ pub fn html(gantt: &Gantt) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>{title}</title><style>{STYLE}</style>\
          <h1>{title}: {n_rows} tasks, {minutes:.1} minutes</h1><p>{keys}<label>find <input id=\"find\" placeholder=\"task or kind\"></label> \
-         wheel: closer (shift: rows only), drag: move, double click: all</p><canvas id=\"chart\"></canvas><div id=\"tip\"></div>\
+         wheel: zoom (shift: rows only), drag: move, double click: reset</p><canvas id=\"chart\"></canvas><div id=\"tip\"></div>\
          <script id=\"data\" type=\"application/json\">{data}</script><script>{SCRIPT}</script></html>"
     )
 }

@@ -1,10 +1,10 @@
-//! A chart as pixels, without letters: what networks look at. Edges are as soft as what lies on either side of them,
-//! so that a picture of 224 × 224 still knows of a second in an hour, and of a task among a hundred thousand.
+//! A chart as pixels, without text: the input of networks. Rows and parts that share a pixel are blended in proportion to
+//! their area, so a chart of 224 × 224 pixels still shows one second of an hour and one task of a hundred thousand.
 
 use super::{Gantt, Part};
-use crate::error::{Error, Result};
+use crate::error::Result;
 
-/// Rows of pixels, three bytes each.
+/// RGB pixels, row by row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pixels {
     pub width: usize,
@@ -12,10 +12,11 @@ pub struct Pixels {
     pub bytes: Vec<u8>,
 }
 
-/// The largest picture.
-pub const MOST_SIDE: usize = 16_384;
+/// The largest side of an image, in pixels.
+pub const MAX_SIDE: usize = 16_384;
 
-/// The drawing of seed 004: a row a job in the order of the file, scaled to the run's own length, nothing else.
+/// The chart of Krawczuk et al. (PEARC 2021): one row per job in the order of the file, scaled to the duration of the run,
+/// without axes or text.
 pub fn draw(gantt: &Gantt, width: usize, height: usize) -> Pixels {
     let mut bytes = vec![255; width * height * 3];
     let n_rows = gantt.rows.len();
@@ -23,14 +24,14 @@ pub fn draw(gantt: &Gantt, width: usize, height: usize) -> Pixels {
         return Pixels { width, height, bytes };
     }
     let scale = width as f64 / gantt.seconds;
-    let colours = Part::ALL.map(|part| part.seed_colour().map(f32::from));
+    let colours = Part::ALL.map(|part| part.paper_colour().map(f32::from));
     let mut line = vec![0.0f32; width * 3];
     let mut sum = vec![0.0f32; width * 3];
-    // A row of pixels shows as much of each row of the chart as lies in it.
-    let rows_a_pixel = n_rows as f64 / height as f64;
+    // A row of pixels blends the rows of the chart in proportion to their overlap with it.
+    let rows_per_pixel = n_rows as f64 / height as f64;
     let mut drawn = usize::MAX;
     for (y, out) in bytes.chunks_exact_mut(width * 3).enumerate() {
-        let (from, to) = (y as f64 * rows_a_pixel, (y + 1) as f64 * rows_a_pixel);
+        let (from, to) = (y as f64 * rows_per_pixel, (y + 1) as f64 * rows_per_pixel);
         let (first, last) = (from as usize, ((to - 1e-9) as usize).min(n_rows - 1));
         if first == last {
             if drawn != first {
@@ -42,7 +43,7 @@ pub fn draw(gantt: &Gantt, width: usize, height: usize) -> Pixels {
         }
         sum.fill(0.0);
         for row in first..=last {
-            let share = ((to.min(row as f64 + 1.0) - from.max(row as f64)) / rows_a_pixel) as f32;
+            let share = ((to.min(row as f64 + 1.0) - from.max(row as f64)) / rows_per_pixel) as f32;
             if drawn != row {
                 draw_line(gantt, row, scale, &colours, &mut line);
                 drawn = row;
@@ -81,14 +82,14 @@ fn blend(pixel: &mut [f32], colour: &[f32; 3], share: f32) {
     pixel.iter_mut().zip(colour).for_each(|(pixel, colour)| *pixel += share * colour);
 }
 
-/// The picture as PNG.
+/// Encodes pixels as PNG.
 pub fn png(pixels: &Pixels) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, pixels.width as u32, pixels.height as u32);
     encoder.set_color(png::ColorType::Rgb);
     encoder.set_depth(png::BitDepth::Eight);
     let written = encoder.write_header().and_then(|mut writer| writer.write_image_data(&pixels.bytes));
-    written.map_err(|error| Error::Ask(format!("the picture cannot be written: {error}")))?;
+    written?;
     Ok(bytes)
 }
 
@@ -113,19 +114,19 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_its_parts_side_by_side() {
+    fn a_row_shows_its_parts_side_by_side() {
         let picture = draw(&gantt(2), 10, 4);
         let pixel = |x: usize, y: usize| &picture.bytes[(y * 10 + x) * 3..][..3];
-        assert_eq!(pixel(0, 0), Part::Run.seed_colour());
-        assert_eq!(pixel(0, 3), Part::Queue.seed_colour());
-        assert_eq!(pixel(9, 3), Part::Run.seed_colour());
+        assert_eq!(pixel(0, 0), Part::Runtime.paper_colour());
+        assert_eq!(pixel(0, 3), Part::Queue.paper_colour());
+        assert_eq!(pixel(9, 3), Part::Runtime.paper_colour());
     }
 
     #[test]
-    fn rows_that_share_a_pixel_share_its_colour() {
+    fn rows_that_share_a_pixel_are_blended() {
         let picture = draw(&gantt(100_000), 4, 8);
         let mean = |a: u8, b: u8| (u16::from(a) + u16::from(b)).div_ceil(2) as u8;
-        let [run, queue] = [Part::Run, Part::Queue].map(Part::seed_colour);
+        let [run, queue] = [Part::Runtime, Part::Queue].map(Part::paper_colour);
         for y in 0..8 {
             for channel in 0..3 {
                 let found = picture.bytes[y * 12 + channel];

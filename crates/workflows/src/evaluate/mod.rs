@@ -1,28 +1,32 @@
-//! How good classifiers are, under three protocols that ask different questions: the authors' split (as published), random
-//! folds (runs of weeks that were learnt from), and whole batches left out (runs of weeks that were not).
+//! Evaluation of classifiers under three protocols, which answer different questions: the authors' split (as published),
+//! random folds (new runs of known batches), and leave-batch-out (runs of unknown batches).
 
 pub mod choose;
-pub mod figures;
+pub mod metrics;
 pub mod per_job;
 pub mod report;
 
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
-use crate::workflow::WorkflowRun;
 use rand::SeedableRng;
 use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
+use workload::Stop;
 
-pub use self::figures::{Figures, Judged};
+pub use self::metrics::{Evaluation, JudgedRun};
+use crate::classify::baseline::{ANOMALOUS, class_index};
 use crate::classify::picture::Frozen;
 use crate::classify::slowdown::SlowdownSettings;
-use crate::classify::usual::UNUSUAL;
-use crate::classify::{FitSettings, Fitted, Lesson, Model, Step, most_likely};
-use crate::dataset::{Dataset, NORMAL, Split, number_of};
+use crate::classify::{
+    ClassifierKind, EpochProgress, TrainedClassifier, TrainingPlan, TrainingSet, most_likely,
+};
+use crate::dataset::{Dataset, NORMAL, Split};
 use crate::error::{Error, Result};
-use crate::unfinished::{SHARES, after};
+use crate::unfinished::{FRACTIONS, first_fraction};
+use crate::workflow::WorkflowRun;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -41,12 +45,33 @@ impl Protocol {
             Self::LeaveBatchOut => "leave-batch-out",
         }
     }
+
+    /// Whether it can be carried out on these runs.
+    pub fn is_possible(self, data: &Dataset, has_split: bool) -> bool {
+        match self {
+            Self::Authors => has_split,
+            Self::Random => true,
+            Self::LeaveBatchOut => data.runs.iter().any(|run| run.batch.is_some()),
+        }
+    }
+}
+
+/// An evaluation to carry out.
+#[derive(Debug, Clone)]
+pub struct EvaluationPlan<'a> {
+    pub training: &'a TrainingPlan,
+    pub protocol: Protocol,
+    /// The file that lists the authors' split.
+    pub split: Option<&'a Path>,
+    /// Tunes the hyper-parameters of `slowdown` by leave-one-batch-out cross-validation within the training runs of
+    /// each fold.
+    pub is_nested: bool,
 }
 
 /// Folds of the random protocol.
 const N_FOLDS: usize = 5;
 
-/// Runs to learn from, to choose by and to judge by.
+/// The runs of one fold, by their indices in the dataset.
 #[derive(Debug, Clone, Default)]
 pub struct Fold {
     pub train: Vec<usize>,
@@ -54,7 +79,7 @@ pub struct Fold {
     pub test: Vec<usize>,
 }
 
-/// The folds of a protocol, and the split that they are of, if they are of one.
+/// The folds of a protocol, and the split they come from, if any.
 pub fn folds(
     data: &Dataset,
     protocol: Protocol,
@@ -66,9 +91,7 @@ pub fn folds(
         |test: &[usize]| -> Vec<usize> { all.iter().copied().filter(|at| !test.contains(at)).collect() };
     match protocol {
         Protocol::Authors => {
-            let path = split
-                .ok_or_else(|| Error::Ask("the authors' split is a file: give it with --split".into()))?;
-            let mut split = Split::read(path, data)?;
+            let mut split = Split::read(split.ok_or(Error::NoSplit)?, data)?;
             let [train, validation, test] =
                 [&mut split.train, &mut split.validation, &mut split.test].map(std::mem::take);
             Ok((vec![Fold { train, validation, test }], split))
@@ -99,144 +122,155 @@ fn batches(data: &Dataset, runs: &[usize]) -> Result<Vec<String>> {
     let mut batches: Vec<String> = runs.iter().filter_map(|at| data.runs[*at].batch.clone()).collect();
     batches.sort();
     batches.dedup();
-    if batches.len() < 2 {
-        return Err(Error::Ask(
-            "there are no batches to leave out: files are called <workflow>-<batch>-runNNNN.csv where there are".into(),
-        ));
-    }
-    Ok(batches)
+    if batches.len() < 2 { Err(Error::NoBatches) } else { Ok(batches) }
 }
 
-/// Evaluates a model under a protocol. With `is_nested`, what can be chosen is chosen by leaving batches out of the training
-/// runs of every fold.
+/// Evaluates a classifier. `progress` receives the number of finished folds and their total.
 pub fn evaluate(
-    model: Model,
+    plan: &EvaluationPlan<'_>,
     data: &Dataset,
-    protocol: Protocol,
-    split: Option<&Path>,
-    settings: &FitSettings,
-    is_nested: bool,
-    tell: impl Fn(usize, usize) + Sync,
-) -> Result<Figures> {
-    let begun = Instant::now();
-    let (folds, split) = folds(data, protocol, split, settings.seed)?;
-    let classes = if model == Model::Usual { vec![NORMAL.into(), UNUSUAL.into()] } else { data.classes() };
-    let frozen = match model.network() {
-        Some(network) => Frozen::new(network, data, settings)?,
+    stop: &Stop,
+    progress: impl Fn(usize, usize) + Sync,
+) -> Result<Evaluation> {
+    let started = Instant::now();
+    let (kind, settings) = (plan.training.kind(), plan.training.settings());
+    let (folds, split) = folds(data, plan.protocol, plan.split, settings.seed)?;
+    let classes = match kind {
+        ClassifierKind::Baseline => vec![NORMAL.into(), ANOMALOUS.into()],
+        _ => data.classes(),
+    };
+    let frozen = match kind.network() {
+        Some(network) => Frozen::new(network, data, settings, stop)?,
         None => None,
     };
-    let is_chosen = is_nested && model == Model::Slowdown;
-    let chosen = match is_chosen {
-        true => choose::for_folds(data, &folds, settings, &tell)?,
-        false => vec![settings.slowdown; folds.len()],
+    let is_tuned = plan.is_nested && kind == ClassifierKind::Slowdown;
+    let chosen = if is_tuned {
+        choose::for_folds(data, &folds, settings.seed, stop, &progress)?
+    } else {
+        vec![settings.slowdown; folds.len()]
     };
-    let n_done = std::sync::atomic::AtomicUsize::new(0);
-    let judge = |(fold, slowdown): (&Fold, &SlowdownSettings)| -> Result<FoldFigures> {
-        let settings = FitSettings { slowdown: *slowdown, ..settings.clone() };
+    let n_done = AtomicUsize::new(0);
+    let judge = |(fold, slowdown): (&Fold, &SlowdownSettings)| -> Result<FoldResult> {
+        stop.check()?;
+        let training = plan.training.with_slowdown(*slowdown);
         let found = match &frozen {
-            Some(frozen) => judge_frozen(frozen, data, fold, &classes, &settings),
-            None => judge_fold(model, data, fold, &classes, &settings),
+            Some(frozen) => judge_frozen(frozen, data, fold, &classes, &training, stop),
+            None => judge_fold(data, fold, &classes, &training, stop),
         };
-        let done = n_done.fetch_add(1, std::sync::atomic::Ordering::Relaxed) + 1;
-        tell(done, folds.len());
+        progress(n_done.fetch_add(1, Ordering::Relaxed) + 1, folds.len());
         found
     };
-    // Trees are fitted on one thread each; networks use all of them by themselves.
-    let found: Vec<Result<FoldFigures>> = if model.network().is_some() {
+    // Trees are fitted on one thread each; networks use all threads by themselves.
+    let results: Vec<Result<FoldResult>> = if kind.network().is_some() {
         folds.iter().zip(&chosen).map(judge).collect()
     } else {
         folds.par_iter().zip(&chosen).map(judge).collect()
     };
-    // A fold may lack what a model cannot do without, such as healthy runs; the others go on.
-    let (mut judged_folds, mut failed) = (Vec::new(), Vec::new());
-    for fold in found {
-        match fold {
-            Ok(figures) => judged_folds.push(figures),
-            Err(error) => failed.push(error),
+    stop.check()?;
+    // A fold may lack what a classifier needs, such as healthy runs; the others are still evaluated.
+    let (mut judged_folds, mut errors) = (Vec::new(), Vec::new());
+    for result in results {
+        match result {
+            Ok(fold) => judged_folds.push(fold),
+            Err(error) => errors.push(error),
         }
     }
-    let (found, left_out) = (judged_folds, failed.iter().map(ToString::to_string).collect());
-    if found.is_empty()
-        && let Some(first) = failed.into_iter().next()
+    let skipped_folds = errors.iter().map(ToString::to_string).collect();
+    if judged_folds.is_empty()
+        && let Some(first) = errors.into_iter().next()
     {
         return Err(first);
     }
-    let judged: Vec<Judged> = found.iter().flat_map(|fold| fold.judged.iter().cloned()).collect();
+    let mut evaluation = summary(kind, plan.protocol, classes, &judged_folds);
+    evaluation.skipped_folds = skipped_folds;
+    evaluation.conflicting = split.conflicting;
+    evaluation.missing = split.missing;
+    evaluation.seed = settings.seed;
+    evaluation.chosen = if is_tuned { chosen } else { Vec::new() };
+    evaluation.curve = judged_folds.into_iter().last().map(|fold| fold.curve).unwrap_or_default();
+    evaluation.seconds = started.elapsed().as_secs_f64();
+    Ok(evaluation)
+}
+
+fn summary(
+    kind: ClassifierKind,
+    protocol: Protocol,
+    classes: Vec<String>,
+    folds: &[FoldResult],
+) -> Evaluation {
+    let judged: Vec<JudgedRun> = folds.iter().flat_map(|fold| fold.judged.iter().cloned()).collect();
     let n_judged = judged.len().max(1) as f64;
-    let mut figures = Figures::new(model, protocol.name(), classes, judged);
-    figures.while_running = SHARES
+    let mut evaluation = Evaluation::new(kind, protocol.name(), classes, judged);
+    evaluation.while_running = FRACTIONS
         .iter()
         .enumerate()
-        .filter(|_| found.iter().all(|fold| !fold.n_right_early.is_empty()))
+        .filter(|_| folds.iter().all(|fold| !fold.n_right_early.is_empty()))
         .map(|(at, (name, _))| {
-            (*name, found.iter().map(|fold| fold.n_right_early[at]).sum::<usize>() as f64 / n_judged)
+            (*name, folds.iter().map(|fold| fold.n_right_early[at]).sum::<usize>() as f64 / n_judged)
         })
         .collect();
-    figures.commonest_accuracy = found.iter().map(|fold| fold.n_commonest).sum::<usize>() as f64 / n_judged;
-    figures.n_folds = found.len();
-    figures.left_out = left_out;
-    figures.conflicting = split.conflicting;
-    figures.missing = split.missing;
-    figures.seed = settings.seed;
-    figures.chosen = if is_chosen { chosen } else { Vec::new() };
-    figures.curve = found.into_iter().last().map(|fold| fold.curve).unwrap_or_default();
-    figures.seconds = begun.elapsed().as_secs_f64();
-    Ok(figures)
+    evaluation.majority_class_accuracy =
+        folds.iter().map(|fold| fold.n_majority).sum::<usize>() as f64 / n_judged;
+    evaluation.n_folds = folds.len();
+    evaluation
 }
 
 #[derive(Default)]
-struct FoldFigures {
-    judged: Vec<Judged>,
+struct FoldResult {
+    judged: Vec<JudgedRun>,
     n_right_early: Vec<usize>,
-    n_commonest: usize,
-    curve: Vec<Step>,
+    n_majority: usize,
+    curve: Vec<EpochProgress>,
 }
 
-/// Where troubles have no names, a run that has one is unusual.
-fn class_of(data: &Dataset, classes: &[String], run: usize) -> usize {
-    let class = data.runs[run].class();
-    let is_named = class == NORMAL || classes.iter().any(|known| known == class);
-    number_of(classes, if is_named { class } else { UNUSUAL })
+/// The index of a run's class among `classes`.
+fn class_of(data: &Dataset, classes: &[String], run: usize) -> Option<usize> {
+    class_index(classes, data.runs[run].class())
 }
 
-/// How many of the test runs have the class that most training runs have.
-fn n_commonest(data: &Dataset, fold: &Fold, classes: &[String]) -> usize {
+/// How many test runs are of the class that most training runs have.
+fn n_majority(data: &Dataset, fold: &Fold, classes: &[String]) -> usize {
     let mut counts = vec![0usize; classes.len()];
-    fold.train.iter().for_each(|run| counts[class_of(data, classes, *run)] += 1);
-    let commonest = counts.iter().enumerate().max_by_key(|(_, count)| **count).map_or(0, |(class, _)| class);
-    fold.test.iter().filter(|run| class_of(data, classes, **run) == commonest).count()
+    for class in fold.train.iter().filter_map(|run| class_of(data, classes, *run)) {
+        counts[class] += 1;
+    }
+    let majority = counts.iter().enumerate().max_by_key(|(_, count)| **count).map(|(class, _)| class);
+    fold.test.iter().filter(|run| class_of(data, classes, **run) == majority).count()
 }
 
-fn judged(data: &Dataset, classes: &[String], run: usize, verdict: usize) -> Judged {
+/// `None` if the class of the run or of the verdict is not among `classes`.
+fn judged(data: &Dataset, classes: &[String], run: usize, verdict: Option<usize>) -> Option<JudgedRun> {
     let one = &data.runs[run];
-    Judged {
-        label: one.label.clone(),
-        batch: one.batch.clone(),
-        truth: class_of(data, classes, run),
-        verdict,
-    }
+    let truth = class_of(data, classes, run)?;
+    Some(JudgedRun { label: one.label.clone(), batch: one.batch.clone(), truth, verdict: verdict? })
 }
 
 fn judge_fold(
-    model: Model,
     data: &Dataset,
     fold: &Fold,
     classes: &[String],
-    settings: &FitSettings,
-) -> Result<FoldFigures> {
-    let mut found = FoldFigures { n_commonest: n_commonest(data, fold, classes), ..FoldFigures::default() };
+    plan: &TrainingPlan,
+    stop: &Stop,
+) -> Result<FoldResult> {
+    let mut found = FoldResult { n_majority: n_majority(data, fold, classes), ..FoldResult::default() };
     let (train, validation) = (data.select(&fold.train), data.select(&fold.validation));
-    let fitted = Fitted::fit(model, &train, &validation, settings, |step| found.curve.push(*step))?;
-    let verdict = |run: &WorkflowRun| number_of(classes, &fitted.classes[most_likely(&fitted.chances(run))]);
+    let classifier =
+        TrainedClassifier::train(plan, &train, &validation, stop, |epoch| found.curve.push(*epoch))?;
+    // The training runs of a fold may lack a class, so its classes are not those of the dataset.
+    let verdict = |run: &WorkflowRun| {
+        let class = &classifier.classes[most_likely(&classifier.probabilities(run))];
+        class_index(classes, class)
+    };
     let tests: Vec<&WorkflowRun> = fold.test.iter().map(|run| &data.runs[*run].recording.run).collect();
-    let verdicts: Vec<usize> = tests.par_iter().map(|run| verdict(run)).collect();
-    found.judged =
-        fold.test.iter().zip(verdicts).map(|(run, verdict)| judged(data, classes, *run, verdict)).collect();
-    for (_, share) in SHARES.into_iter().filter(|_| !settings.is_for_finished) {
-        let right = |(run, test): (&usize, &&WorkflowRun)| {
-            verdict(&after(test, share)) == class_of(data, classes, *run)
+    let verdicts: Vec<Option<usize>> = tests.par_iter().map(|run| verdict(run)).collect();
+    let pairs = fold.test.iter().zip(verdicts);
+    found.judged = pairs.filter_map(|(run, verdict)| judged(data, classes, *run, verdict)).collect();
+    for (_, fraction) in FRACTIONS.into_iter().filter(|_| !plan.settings().is_for_finished) {
+        stop.check()?;
+        let is_right = |(run, test): (&usize, &&WorkflowRun)| {
+            verdict(&first_fraction(test, fraction)) == class_of(data, classes, *run)
         };
-        found.n_right_early.push(fold.test.par_iter().zip(&tests).filter(|pair| right(*pair)).count());
+        found.n_right_early.push(fold.test.par_iter().zip(&tests).filter(|pair| is_right(*pair)).count());
     }
     Ok(found)
 }
@@ -246,15 +280,18 @@ fn judge_frozen(
     data: &Dataset,
     fold: &Fold,
     classes: &[String],
-    settings: &FitSettings,
-) -> Result<FoldFigures> {
+    plan: &TrainingPlan,
+    stop: &Stop,
+) -> Result<FoldResult> {
     let (train, validation) = (data.select(&fold.train), data.select(&fold.validation));
-    let lesson = Lesson::new(&train, &validation, classes);
-    let mut found = FoldFigures { n_commonest: n_commonest(data, fold, classes), ..FoldFigures::default() };
-    let chances = frozen.judge(&lesson, &fold.train, &fold.validation, &fold.test, settings, |step| {
-        found.curve.push(*step)
-    })?;
-    let pairs = fold.test.iter().zip(chances);
-    found.judged = pairs.map(|(run, chances)| judged(data, classes, *run, most_likely(&chances))).collect();
+    let training = TrainingSet::new(&train, &validation, classes);
+    let mut found = FoldResult { n_majority: n_majority(data, fold, classes), ..FoldResult::default() };
+    let probabilities =
+        frozen.judge(&training, fold, plan.settings(), stop, |epoch| found.curve.push(*epoch))?;
+    let pairs = fold.test.iter().zip(probabilities);
+    let verdict = |probabilities: Vec<f64>| Some(most_likely(&probabilities));
+    found.judged = pairs
+        .filter_map(|(run, probabilities)| judged(data, classes, *run, verdict(probabilities)))
+        .collect();
     Ok(found)
 }

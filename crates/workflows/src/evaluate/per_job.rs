@@ -1,5 +1,5 @@
-//! Which tasks of a run are troubled, where the data say so of every task. Folds are by run. Trouble sits on machines: a task
-//! is judged beside the others of its run that ran where it did.
+//! Ranks the tasks of a run by how anomalous they are, and evaluates the ranking where every task has a label. Folds are
+//! by run. A fault affects a machine, so a task is judged together with the other tasks on its host.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -13,27 +13,29 @@ use rand::seq::SliceRandom;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::Serialize;
+use workload::Stop;
 
-use crate::classify::usual::Usual;
+use crate::classify::baseline::Baseline;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::features::Quantity;
+use crate::features::{Quantity, RunSummary};
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PerJob {
     pub n_runs: usize,
     pub n_jobs: usize,
-    /// What random scores have an average precision of.
-    pub troubled_share: f64,
+    /// The fraction of tasks that are anomalous, which is the average precision of random scores.
+    pub anomalous_fraction: f64,
+    /// Without labels, using the tasks on the same host.
     pub unsupervised: Ranking,
-    /// How far a task is above the usual by itself, without its neighbours: the simplest thing to do.
+    /// Without labels, each task by itself.
     pub alone: Ranking,
     pub supervised: Ranking,
     pub seed: u64,
     pub seconds: f64,
 }
 
-/// How well scores put troubled tasks first.
+/// How well scores rank anomalous tasks first.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Ranking {
     pub roc_auc: f64,
@@ -41,36 +43,39 @@ pub struct Ranking {
 }
 
 impl Ranking {
-    fn of(scores: &[f64], is_troubled: &[bool]) -> Option<Self> {
-        Some(Self { roc_auc: roc_auc(scores, is_troubled)?, average_precision: pr_auc(scores, is_troubled)? })
+    fn of(scores: &[f64], is_anomalous: &[bool]) -> Option<Self> {
+        Some(Self {
+            roc_auc: roc_auc(scores, is_anomalous)?,
+            average_precision: pr_auc(scores, is_anomalous)?,
+        })
     }
 }
 
 const QUANTITIES: [Quantity; 6] = [
-    Quantity::Stretch,
-    Quantity::Length,
-    Quantity::StageInSlowness,
-    Quantity::StageOutSlowness,
+    Quantity::RuntimePerCpuTime,
+    Quantity::Execution,
+    Quantity::StageInPerByte,
+    Quantity::StageOutPerByte,
     Quantity::Cpu,
     Quantity::Queue,
 ];
-/// More deviations than this are all the same.
-const MOST_DEVIATIONS: f64 = 8.0;
+/// Larger deviations are clipped.
+const MAX_DEVIATION: f64 = 8.0;
 const N_FOLDS: usize = 5;
 
-/// How far each attempt is from the usual of its kind, a row an attempt, a column a quantity; what is not known is none.
-fn deviations(run: &WorkflowRun, usual: &Usual) -> Vec<[f64; QUANTITIES.len()]> {
-    let contrast = usual.beside(run);
+/// The deviation of every attempt from the baseline: one row per attempt, one column per quantity, NaN if unknown.
+fn deviations(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<[f64; QUANTITIES.len()]> {
+    let comparison = baseline.compare(run);
     let of = |at: usize| {
         QUANTITIES.map(|quantity| {
-            let off = contrast.deviation(at, quantity);
-            off.map_or(f64::NAN, |off| off.clamp(-MOST_DEVIATIONS, MOST_DEVIATIONS))
+            let deviation = comparison.deviation(at, quantity);
+            deviation.map_or(f64::NAN, |deviation| deviation.clamp(-MAX_DEVIATION, MAX_DEVIATION))
         })
     };
-    (0..run.attempts.len()).map(of).collect()
+    (0..run.run.attempts.len()).map(of).collect()
 }
 
-/// For every attempt, the attempts of the run that ran on the same machine, itself among them.
+/// For every attempt, the attempts on the same host, including itself.
 fn neighbours(run: &WorkflowRun) -> Vec<Vec<usize>> {
     let mut by_host: HashMap<&str, Vec<usize>> = HashMap::new();
     for (at, attempt) in run.attempts.iter().enumerate() {
@@ -89,19 +94,19 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     if known.is_empty() { f64::NAN } else { known.iter().sum::<f64>() / known.len() as f64 }
 }
 
-/// Scores without labels: how much longer than its processor time everything took that ran where a task did.
-pub fn scores(run: &WorkflowRun, usual: &Usual) -> Vec<f64> {
-    let own = deviations(run, usual);
+/// Scores without labels: the mean deviation of runtime per CPU time over the tasks on the same host.
+pub fn scores(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<f64> {
+    let own = deviations(run, baseline);
     let of = |near: &Vec<usize>| {
-        let stretch = mean(near.iter().map(|at| own[*at][0]));
-        if stretch.is_nan() { mean(near.iter().map(|at| own[*at][1])) } else { stretch }
+        let per_cpu_time = mean(near.iter().map(|at| own[*at][0]));
+        if per_cpu_time.is_nan() { mean(near.iter().map(|at| own[*at][1])) } else { per_cpu_time }
     };
-    neighbours(run).iter().map(of).map(|score| if score.is_nan() { 0.0 } else { score }).collect()
+    neighbours(run.run).iter().map(of).map(|score| if score.is_nan() { 0.0 } else { score }).collect()
 }
 
-/// Columns for trees: its own deviations, those of its neighbours, those of the whole run.
-fn rows(run: &WorkflowRun, usual: &Usual) -> Vec<Vec<f32>> {
-    let own = deviations(run, usual);
+/// Features for trees: deviations of the task, of its neighbours, and of the whole run.
+fn rows(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<Vec<f32>> {
+    let own = deviations(run, baseline);
     let whole: Vec<f64> =
         (0..QUANTITIES.len()).map(|column| mean(own.iter().map(|row| row[column]))).collect();
     let of = |(at, near): (usize, &Vec<usize>)| {
@@ -114,32 +119,34 @@ fn rows(run: &WorkflowRun, usual: &Usual) -> Vec<Vec<f32>> {
         row.extend(whole.iter().map(|value| *value as f32));
         row
     };
-    neighbours(run).iter().enumerate().map(of).collect()
+    neighbours(run.run).iter().enumerate().map(of).collect()
 }
 
-/// Evaluates both ways on runs with labels for every task.
-pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
-    let begun = Instant::now();
+/// Evaluates rankings with and without labels on runs whose tasks are all labelled.
+pub fn evaluate(data: &Dataset, seed: u64, stop: &Stop) -> Result<PerJob> {
+    let started = Instant::now();
     let labelled: Vec<usize> = (0..data.runs.len())
         .filter(|at| data.runs[*at].recording.labels.len() == data.runs[*at].recording.run.attempts.len())
         .collect();
     if labelled.len() < N_FOLDS {
-        return Err(Error::Ask(match labelled.len() {
-            0 => "tasks have no labels of their own: there has to be a column anomaly_type".into(),
-            few => format!("{few} runs have labels of tasks; {N_FOLDS} are the least to judge by"),
-        }));
+        return Err(match labelled.len() {
+            0 => Error::NoTaskLabels,
+            found => Error::TooFewTaskLabels { found, needed: N_FOLDS },
+        });
     }
-    let run = |at: usize| &data.runs[at].recording.run;
+    let summaries: HashMap<usize, RunSummary<'_>> =
+        labelled.par_iter().map(|at| (*at, RunSummary::new(&data.runs[*at].recording.run))).collect();
+    let run = |at: usize| &summaries[&at];
     let truth = |at: usize| data.runs[at].recording.labels.iter().map(Option::is_some);
-    let is_troubled: Vec<bool> = labelled.iter().flat_map(|at| truth(*at)).collect();
-    let everything = Usual::of(&labelled.iter().map(|at| run(*at)).collect::<Vec<_>>());
+    let is_anomalous: Vec<bool> = labelled.iter().flat_map(|at| truth(*at)).collect();
+    let everything = Baseline::of(labelled.iter().map(|at| run(*at)));
     let unsupervised: Vec<f64> =
         labelled.par_iter().flat_map_iter(|at| scores(run(*at), &everything)).collect();
     let alone: Vec<f64> = labelled
         .iter()
         .flat_map(|at| {
-            let contrast = everything.beside(run(*at));
-            (0..contrast.run.attempts.len()).map(|at| contrast.task_deviation(at)).collect::<Vec<_>>()
+            let comparison = everything.compare(run(*at));
+            (0..comparison.run.attempts.len()).map(|at| comparison.task_deviation(at)).collect::<Vec<_>>()
         })
         .collect();
     let mut order = labelled.clone();
@@ -151,9 +158,10 @@ pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
         .map(|fold| {
             let (test, train): (Vec<usize>, Vec<usize>) =
                 labelled.iter().partition(|at| fold_of[*at] == fold);
-            let usual = Usual::of(&train.iter().map(|at| run(*at)).collect::<Vec<_>>());
+            stop.check()?;
+            let baseline = Baseline::of(train.iter().map(|at| run(*at)));
             let table =
-                |runs: &[usize]| runs.iter().flat_map(|at| rows(run(*at), &usual)).collect::<Vec<_>>();
+                |runs: &[usize]| runs.iter().flat_map(|at| rows(run(*at), &baseline)).collect::<Vec<_>>();
             let points = table(&train);
             let n_columns = points.first().map_or(1, Vec::len);
             let points = Matrix::new(points.concat(), n_columns);
@@ -162,24 +170,21 @@ pub fn evaluate(data: &Dataset, seed: u64) -> Result<PerJob> {
             let trees = BoostedTrees::fit_weighted(&points, &classes, &vec![1.0; classes.len()], settings)?;
             let judged = test
                 .iter()
-                .map(|at| (*at, trees.scores(&Matrix::new(rows(run(*at), &usual).concat(), n_columns))));
+                .map(|at| (*at, trees.scores(&Matrix::new(rows(run(*at), &baseline).concat(), n_columns))));
             Ok(judged.collect())
         })
         .collect::<Result<_>>()?;
     let supervised: Vec<f64> = labelled.iter().flat_map(|at| folds[fold_of[at]][at].clone()).collect();
-    let ranking = |scores: &[f64]| {
-        Ranking::of(scores, &is_troubled)
-            .ok_or_else(|| Error::Ask("there are only troubled or only healthy tasks".into()))
-    };
-    let n_troubled = is_troubled.iter().filter(|is_troubled| **is_troubled).count();
+    let ranking = |scores: &[f64]| Ranking::of(scores, &is_anomalous).ok_or(Error::OneTaskClass);
+    let n_anomalous = is_anomalous.iter().filter(|is_anomalous| **is_anomalous).count();
     Ok(PerJob {
         n_runs: labelled.len(),
-        n_jobs: is_troubled.len(),
-        troubled_share: n_troubled as f64 / is_troubled.len() as f64,
+        n_jobs: is_anomalous.len(),
+        anomalous_fraction: n_anomalous as f64 / is_anomalous.len() as f64,
         unsupervised: ranking(&unsupervised)?,
         alone: ranking(&alone)?,
         supervised: ranking(&supervised)?,
         seed,
-        seconds: begun.elapsed().as_secs_f64(),
+        seconds: started.elapsed().as_secs_f64(),
     })
 }

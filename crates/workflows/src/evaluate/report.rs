@@ -1,122 +1,127 @@
-//! What evaluations say, for people and programs.
+//! Reports of evaluations: tables, charts and JSON.
 
 use std::path::{Path, PathBuf};
 
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 
-use super::figures::{BatchFigures, Figures};
+use super::metrics::{BatchMetrics, Evaluation};
 use crate::error::Result;
 
-/// A row for every model and protocol.
-pub fn table(all: &[Figures]) -> (Vec<&'static str>, Vec<Vec<String>>) {
+/// One row per classifier and protocol.
+pub fn table(all: &[Evaluation]) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let header = vec![
-        "MODEL",
+        "CLASSIFIER",
         "PROTOCOL",
         ">ACCURACY",
         ">MACRO F1",
         ">PRECISION",
         ">RECALL",
         ">HEALTHY OR NOT",
-        ">COMMONEST",
+        ">MAJORITY",
         ">TIME",
     ];
-    let row = |figures: &Figures| {
+    let row = |evaluation: &Evaluation| {
         let three = |value: f64| format!("{value:.3}");
         vec![
-            figures.model.name().to_owned(),
-            figures.protocol.to_owned(),
-            three(figures.accuracy),
-            three(figures.macro_f1),
-            three(figures.macro_precision),
-            three(figures.macro_recall),
-            three(figures.binary_balanced_accuracy),
-            three(figures.commonest_accuracy),
-            format!("{:.1} s", figures.seconds),
+            evaluation.classifier.name().to_owned(),
+            evaluation.protocol.to_owned(),
+            three(evaluation.accuracy),
+            three(evaluation.macro_f1),
+            three(evaluation.macro_precision),
+            three(evaluation.macro_recall),
+            three(evaluation.binary_balanced_accuracy),
+            three(evaluation.majority_class_accuracy),
+            format!("{:.1} s", evaluation.seconds),
         ]
     };
     (header, all.iter().map(row).collect())
 }
 
-/// The confusion of one evaluation, as rows.
-pub fn confusion(figures: &Figures) -> (Vec<String>, Vec<Vec<String>>) {
-    let header =
-        ["IS \\ SAID".to_owned()].into_iter().chain(figures.classes.iter().map(|class| format!(">{class}")));
-    let rows = figures.classes.iter().zip(&figures.confusion).map(|(class, counts)| {
+/// The confusion matrix of one evaluation.
+pub fn confusion(evaluation: &Evaluation) -> (Vec<String>, Vec<Vec<String>>) {
+    let header = ["TRUTH \\ VERDICT".to_owned()]
+        .into_iter()
+        .chain(evaluation.classes.iter().map(|class| format!(">{class}")));
+    let rows = evaluation.classes.iter().zip(&evaluation.confusion).map(|(class, counts)| {
         [class.clone()].into_iter().chain(counts.iter().map(ToString::to_string)).collect()
     });
     (header.collect(), rows.collect())
 }
 
-/// What was said of each batch, as rows.
-pub fn batches(figures: &Figures) -> (Vec<&'static str>, Vec<Vec<String>>) {
-    let row = |one: &BatchFigures| {
-        let said: Vec<String> = one.said.iter().map(|(class, count)| format!("{count} {class}")).collect();
+/// The verdicts on each batch.
+pub fn batches(evaluation: &Evaluation) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let row = |one: &BatchMetrics| {
+        let verdicts: Vec<String> =
+            one.verdicts.iter().map(|(class, count)| format!("{count} {class}")).collect();
         vec![
             one.batch.clone(),
             one.label.clone(),
             one.n_runs.to_string(),
             format!("{:.2}", one.recall),
-            said.join(", "),
+            verdicts.join(", "),
         ]
     };
-    (vec!["BATCH", "LABEL", ">RUNS", ">FOUND", "SAID"], figures.batches.iter().map(row).collect())
+    (vec!["BATCH", "LABEL", ">RUNS", ">RECALL", "VERDICTS"], evaluation.batches.iter().map(row).collect())
 }
 
 /// Writes `workflows.html`, `.json`, `.md` and the charts; returns the path of the page.
-pub fn write(all: &[Figures], folder: &Path, origin: &str) -> Result<PathBuf> {
+pub fn write(all: &[Evaluation], folder: &Path, origin: &str) -> Result<PathBuf> {
     let folder = ReportFolder::create(folder)?;
-    let mut page = Page::new("Classifiers of workflow runs compared", origin);
+    let mut page = Page::new("Classifiers of workflow runs", origin);
     let (header, rows) = table(all);
     page.table(&header, rows);
     page.text(
-        "Commonest: what always saying the commonest class of the training runs reaches. Healthy or not: the mean of how many \
-         healthy runs and how many others are found. Seconds are of all folds, learning and judging.",
+        "Majority: the accuracy of always predicting the most frequent class of the training runs. Healthy or not: balanced \
+         accuracy, the mean of the recall of healthy runs and the recall of faulty runs. Time: training and judging of all \
+         folds.",
     );
-    for figures in all {
-        let name = format!("{}-{}", figures.model.name(), figures.protocol);
-        page.heading(format!("{}, {}", figures.model.name(), figures.protocol));
-        if !figures.conflicting.is_empty() {
+    for evaluation in all {
+        let name = format!("{}-{}", evaluation.classifier.name(), evaluation.protocol);
+        page.heading(format!("{}, {}", evaluation.classifier.name(), evaluation.protocol));
+        if !evaluation.conflicting.is_empty() {
             page.text(format!(
-                "Left out, because they are filed under another label: {}.",
-                figures.conflicting.join(", ")
+                "Skipped, because the split and the data have different labels: {}.",
+                evaluation.conflicting.join(", ")
             ));
         }
-        if !figures.missing.is_empty() {
-            page.text(format!("Not in the data, but in the split: {}.", figures.missing.join(", ")));
+        if !evaluation.missing.is_empty() {
+            page.text(format!("In the split, but not in the data: {}.", evaluation.missing.join(", ")));
         }
-        for reason in &figures.left_out {
-            page.text(format!("A fold is left out: {reason}."));
+        for reason in &evaluation.skipped_folds {
+            page.text(format!("A fold was skipped: {reason}."));
         }
-        let (header, rows) = confusion(figures);
+        let (header, rows) = confusion(evaluation);
         page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
-        let found =
-            figures.recall_by_label.iter().map(|(label, recall)| vec![label.clone(), format!("{recall:.2}")]);
-        page.table(&["LABEL", ">FOUND"], found.collect());
-        if !figures.batches.is_empty() {
-            let (header, rows) = batches(figures);
+        let found = evaluation
+            .recall_by_label
+            .iter()
+            .map(|(label, recall)| vec![label.clone(), format!("{recall:.2}")]);
+        page.table(&["LABEL", ">RECALL"], found.collect());
+        if !evaluation.batches.is_empty() {
+            let (header, rows) = batches(evaluation);
             page.table(&header, rows);
         }
-        if !figures.while_running.is_empty() {
-            let early = figures
+        if !evaluation.while_running.is_empty() {
+            let early = evaluation
                 .while_running
                 .iter()
-                .map(|(share, accuracy)| vec![format!("{share} %"), format!("{accuracy:.3}")]);
+                .map(|(percent, accuracy)| vec![format!("{percent} %"), format!("{accuracy:.3}")]);
             page.table(&["OF THE RUN", ">ACCURACY"], early.collect());
         }
-        if !figures.curve.is_empty() {
-            let points = |of: &dyn Fn(&crate::classify::Step) -> f64| {
-                figures.curve.iter().map(|step| (step.epoch as f64, of(step))).collect::<Vec<_>>()
+        if !evaluation.curve.is_empty() {
+            let points = |of: &dyn Fn(&crate::classify::EpochProgress) -> f64| {
+                evaluation.curve.iter().map(|step| (step.epoch as f64, of(step))).collect::<Vec<_>>()
             };
             let chart = Chart::new(&name, Axis::linear("epoch"), Axis::linear("loss, accuracy"))
-                .with(Series::new("loss", Mark::Line, points(&|step| step.loss)))
-                .with(Series::new("held out: loss", Mark::Line, points(&|step| step.validation_loss)))
+                .with(Series::new("training loss", Mark::Line, points(&|step| step.loss)))
+                .with(Series::new("validation loss", Mark::Line, points(&|step| step.validation_loss)))
                 .with(Series::new(
-                    "held out: accuracy",
+                    "validation accuracy",
                     Mark::Line,
                     points(&|step| step.validation_accuracy),
                 ));
             let svg = folder.chart(&format!("{name}-curve"), &chart)?;
-            page.figure(svg, "How the last fold was learnt");
+            page.figure(svg, "Training curve of the last fold");
         }
     }
     Ok(folder.page("workflows", &page, &all)?)

@@ -1,9 +1,10 @@
-//! HTCondor's user and event logs: an event is a line `NNN (cluster.proc.subproc) <time> what`, lines that
-//! belong to it, and a line of three dots.
+//! HTCondor's user log and event log. An event is a line `NNN (cluster.proc.subproc) <time> <text>`, further lines,
+//! and a line of three dots.
 
 use chrono::{DateTime, Datelike, NaiveDateTime, TimeDelta, Utc};
 
-use super::events::{Assembly, Happening, What};
+use super::events::{EventKind, TaskEvent};
+use super::run_builder::RunBuilder;
 
 pub const END: &str = "...";
 
@@ -24,21 +25,21 @@ fn header(line: &str) -> Option<Header<'_>> {
     let (job, rest) = rest.split_once(") ")?;
     let mut numbers = job.split('.');
     let (cluster, proc) = (numbers.next()?, numbers.next()?);
-    let (at, length) = moment(rest)?;
+    let (at, length) = parse_time(rest)?;
     Some(Header { code, job: (cluster, proc), at, rest: rest.get(length..)?.trim_start() })
 }
 
-/// `2023-03-03 22:24:19[.123][+00:00|Z]`, `2023-03-03T22:24:19`, or the old `03/03 22:24:19`, which has no year: the
-/// last in which it was.
-fn moment(text: &str) -> Option<(f64, usize)> {
+/// The time and its length in bytes: `2023-03-03 22:24:19[.123][+00:00|Z]`, `2023-03-03T22:24:19`, or the old
+/// `03/03 22:24:19`, which has no year: the latest year that does not lie in the future is taken.
+fn parse_time(text: &str) -> Option<(f64, usize)> {
     if let Some(old) = text.get(..14).filter(|old| old.as_bytes()[2] == b'/') {
         let now = DateTime::<Utc>::from(std::time::SystemTime::now());
         let of =
             |year: i32| NaiveDateTime::parse_from_str(&format!("{year}/{old}"), "%Y/%m/%d %H:%M:%S").ok();
         // Leap days are up to eight years apart.
         let mut years = (now.year() - 8..=now.year()).rev().filter_map(of);
-        // Its clock may be ahead of universal time.
-        let parsed = years.find(|moment| *moment <= now.naive_utc() + TimeDelta::days(1))?;
+        // The local clock may be ahead of UTC.
+        let parsed = years.find(|time| *time <= now.naive_utc() + TimeDelta::days(1))?;
         return Some((parsed.and_utc().timestamp() as f64, 14));
     }
     let plain = text.get(..19)?.replace('T', " ");
@@ -65,18 +66,18 @@ fn moment(text: &str) -> Option<(f64, usize)> {
     Some((at, length))
 }
 
-/// Takes the lines of one event, without the dots.
-pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<(), String> {
-    let first = lines.iter().find(|line| !line.trim().is_empty()).ok_or("it is empty")?;
-    let Header { code, job, at, rest } = header(first).ok_or("it is no event of HTCondor")?;
+/// Applies the lines of one event, without the dots.
+pub fn apply(lines: &[String], names: &mut NodeNames, builder: &mut RunBuilder) -> Result<(), String> {
+    let first = lines.iter().find(|line| !line.trim().is_empty()).ok_or("the event is empty")?;
+    let Header { code, job, at, rest } = header(first).ok_or("it is not an event of HTCondor")?;
     let attempt = format!("{}.{}", job.0, job.1);
-    // `DAG Node: name` is what DAGMan notes with every submission.
+    // DAGMan adds `DAG Node: <name>` to every submission.
     if let Some(node) = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: ")) {
-        // What was written before the submission did not know the name.
-        into.rename(&nameless(&attempt), node.trim());
+        // Events before the submission did not have the name.
+        builder.rename(&unnamed(&attempt), node.trim());
         names.0.insert(attempt.clone(), node.trim().to_owned());
     }
-    let task = names.0.get(&attempt).cloned().unwrap_or_else(|| nameless(&attempt));
+    let task = names.0.get(&attempt).cloned().unwrap_or_else(|| unnamed(&attempt));
     let value = |key: &str| lines.iter().find_map(|line| line.split_once(key)).map(|(_, rest)| rest);
     let exit = || -> Option<i32> {
         let normal = value("(return value ").and_then(|rest| rest.split(')').next()?.parse().ok());
@@ -84,42 +85,42 @@ pub fn take(lines: &[String], names: &mut Names, into: &mut Assembly) -> Result<
             value("(signal ").and_then(|rest| rest.split(')').next()?.parse().ok()).map(|signal: i32| -signal)
         })
     };
-    let what = match code {
-        0 => What::Submitted,
-        1 => What::Executing(host(rest, lines)),
-        4 | 7 | 24 => What::Evicted,
-        5 => What::Terminated(exit()),
-        9 => What::Aborted,
-        12 => What::Held,
-        13 => What::Released,
-        16 => What::Judged(exit().unwrap_or(0)),
+    let kind = match code {
+        0 => EventKind::Submitted,
+        1 => EventKind::Executing(host(rest, lines)),
+        4 | 7 | 24 => EventKind::Evicted,
+        5 => EventKind::Terminated(exit()),
+        9 => EventKind::Aborted,
+        12 => EventKind::Held,
+        13 => EventKind::Released,
+        16 => EventKind::PostScriptExit(exit().unwrap_or(0)),
         40 => match rest {
-            _ if rest.starts_with("Started transferring input") => What::StageInStarted,
-            _ if rest.starts_with("Finished transferring input") => What::StageInEnded,
-            _ if rest.starts_with("Started transferring output") => What::StageOutStarted,
-            _ if rest.starts_with("Finished transferring output") => What::StageOutEnded,
+            _ if rest.starts_with("Started transferring input") => EventKind::StageInStarted,
+            _ if rest.starts_with("Finished transferring input") => EventKind::StageInEnded,
+            _ if rest.starts_with("Started transferring output") => EventKind::StageOutStarted,
+            _ if rest.starts_with("Finished transferring output") => EventKind::StageOutEnded,
             _ => return Ok(()),
         },
         _ => return Ok(()),
     };
     let remote = (code == 5).then(|| usage(lines)).flatten();
-    into.take(Happening { at, task: task.clone(), attempt: Some(attempt), what });
+    builder.apply(TaskEvent { at, task: task.clone(), attempt: Some(attempt), kind });
     if let Some(cpu_seconds) = remote
-        && let Some(attempt) = into.newest(&task)
+        && let Some(attempt) = builder.newest(&task)
     {
         attempt.cpu_seconds = Some(cpu_seconds);
     }
     Ok(())
 }
 
-/// What a batch job is called that is of no node.
-fn nameless(attempt: &str) -> String {
+/// The task name of a batch job whose node is unknown.
+fn unnamed(attempt: &str) -> String {
     format!("job {attempt}")
 }
 
-/// Which node a batch job is of.
+/// The node of each batch job.
 #[derive(Debug, Clone, Default)]
-pub struct Names(std::collections::HashMap<String, String>);
+pub struct NodeNames(std::collections::HashMap<String, String>);
 
 fn host(rest: &str, lines: &[String]) -> Option<String> {
     let slot = lines.iter().find_map(|line| line.trim().strip_prefix("SlotName: "));

@@ -1,54 +1,106 @@
-//! Logs that grow. A follower remembers how far it has read, and reads on from there; the last line counts when its
-//! end has been written.
+//! Runs that are still going on: logs and submit directories that grow.
+//!
+//! A follower remembers how far it has read and continues from there. A line counts once its end has been written.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::events::Assembly;
-use super::{ENOUGH, Format, Recording, dagman, event_log, jobstate};
+use super::run_builder::RunBuilder;
+use super::submit_directory::SubmitDirectory;
+use super::{Format, Recording, SNIFF_BYTES, dagman, event_log, jobstate, name_of};
 use crate::error::{Error, Result};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
 
+/// Follows a log, or a submit directory with its log, records and sub-workflows.
 #[derive(Debug)]
-pub struct Follower {
-    path: PathBuf,
-    format: Option<Format>,
-    /// Bytes that have been taken.
-    offset: u64,
-    /// A line whose end is not there yet.
-    rest: Vec<u8>,
-    /// Lines of an event whose end is not there yet.
-    event: Vec<String>,
-    names: event_log::Names,
-    assembly: Assembly,
-    n_lines: u64,
+pub struct RunFollower {
+    source: Source,
+    name: String,
+    reported: HashSet<String>,
 }
 
-impl Follower {
-    /// A file that may still be empty, but has to be there.
-    pub fn new(path: &Path) -> Result<Self> {
-        File::open(path).map_err(Error::io(path))?;
-        Ok(Self {
-            path: path.to_owned(),
-            format: None,
-            offset: 0,
-            rest: Vec::new(),
-            event: Vec::new(),
-            names: event_log::Names::default(),
-            assembly: Assembly::default(),
-            n_lines: 0,
-        })
+#[derive(Debug)]
+enum Source {
+    Log(LogFollower),
+    Directory(SubmitDirectory),
+}
+
+/// The state of a followed run after something was appended to its logs.
+#[derive(Debug, Clone)]
+pub struct Update {
+    pub recording: Recording,
+    /// Whether the workflow has ended.
+    pub is_over: bool,
+}
+
+impl RunFollower {
+    pub fn open(path: &Path) -> Result<Self> {
+        let source = if path.is_dir() {
+            Source::Directory(SubmitDirectory::open(path)?)
+        } else {
+            Source::Log(LogFollower::open(path)?)
+        };
+        Ok(Self { source, name: name_of(path), reported: HashSet::new() })
     }
 
-    /// Reads what has come since; says whether there was anything.
+    /// Reads what was appended since the last call; `None` if that was nothing.
+    pub fn poll(&mut self) -> Result<Option<Update>> {
+        let is_longer = match &mut self.source {
+            Source::Log(log) => log.catch_up()?,
+            Source::Directory(directory) => directory.catch_up()?,
+        };
+        if !is_longer {
+            return Ok(None);
+        }
+        let recording = match &mut self.source {
+            Source::Log(log) => log.recording(&self.name),
+            Source::Directory(directory) => directory.recording()?,
+        };
+        Ok(Some(Update { recording, is_over: self.is_over() }))
+    }
+
+    /// Whether the workflow has ended.
+    pub fn is_over(&self) -> bool {
+        match &self.source {
+            Source::Log(log) => log.builder().is_over(),
+            Source::Directory(directory) => directory.is_over(),
+        }
+    }
+
+    /// Whether a message has not been returned `true` for before. Messages that differ only in the count at their
+    /// beginning are the same message.
+    pub fn is_news(&mut self, message: &str) -> bool {
+        let without_count = message.trim_start_matches(|c: char| c.is_ascii_digit());
+        self.reported.insert(without_count.to_owned())
+    }
+}
+
+/// Follows one log file.
+#[derive(Debug)]
+pub struct LogFollower {
+    path: PathBuf,
+    parser: LogParser,
+    /// Bytes that have been read.
+    offset: u64,
+}
+
+impl LogFollower {
+    /// Opens a file, which may still be empty but has to exist.
+    pub fn open(path: &Path) -> Result<Self> {
+        File::open(path).map_err(Error::io(path))?;
+        Ok(Self { path: path.to_owned(), parser: LogParser::default(), offset: 0 })
+    }
+
+    /// Reads what has been appended. Returns whether there was anything.
     pub fn catch_up(&mut self) -> Result<bool> {
         let mut file = File::open(&self.path).map_err(Error::io(&self.path))?;
         let length = file.metadata().map_err(Error::io(&self.path))?.len();
         if length < self.offset {
-            return Err(Error::file(&self.path, "it has become shorter; it is another log now, start again"));
+            return Err(Error::file(&self.path, "the log became shorter: it was replaced by another one"));
         }
         if length == self.offset {
             return Ok(false);
@@ -61,76 +113,97 @@ impl Follower {
                 return Ok(true);
             }
             self.offset += count as u64;
-            self.take_bytes(&chunk[..count])?;
+            self.parser.push(&chunk[..count]).map_err(|reason| Error::file(&self.path, reason))?;
         }
     }
 
-    fn take_bytes(&mut self, bytes: &[u8]) -> Result<()> {
-        self.rest.extend_from_slice(bytes);
+    /// Notes that nothing more will be appended, and warns if the last line is cut off.
+    pub fn end(&mut self) {
+        self.parser.end();
+    }
+
+    pub fn builder(&self) -> &RunBuilder {
+        &self.parser.builder
+    }
+
+    pub fn builder_mut(&mut self) -> &mut RunBuilder {
+        &mut self.parser.builder
+    }
+
+    pub fn recording(&self, name: &str) -> Recording {
+        self.parser.builder.recording(name)
+    }
+}
+
+/// Parses a log from pieces of any size.
+#[derive(Debug, Default)]
+pub struct LogParser {
+    format: Option<Format>,
+    /// A line whose end has not arrived yet.
+    partial_line: Vec<u8>,
+    /// Lines of an event whose end has not arrived yet.
+    event: Vec<String>,
+    names: event_log::NodeNames,
+    builder: RunBuilder,
+    n_lines: u64,
+}
+
+impl LogParser {
+    /// Parses the next bytes of a log.
+    pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
+        self.partial_line.extend_from_slice(bytes);
         if self.format.is_none() {
-            if !self.rest.contains(&b'\n') {
+            if !self.partial_line.contains(&b'\n') {
                 return Ok(());
             }
-            let found = Format::of(&self.rest[..self.rest.len().min(ENOUGH)]);
+            let found = Format::of(&self.partial_line[..self.partial_line.len().min(SNIFF_BYTES)]);
             let found =
                 found.filter(|format| matches!(format, Format::Jobstate | Format::Dagman | Format::EventLog));
-            self.format = Some(found.ok_or_else(|| {
-                Error::file(
-                    &self.path,
-                    "only jobstate.log, *.dagman.out and event logs of HTCondor grow line by line",
-                )
-            })?);
+            let found = found
+                .ok_or("not a log that can be followed: expected jobstate.log, *.dagman.out or an HTCondor event log")?;
+            self.format = Some(found);
         }
-        let Some(end) = self.rest.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
-        let rest = self.rest.split_off(end + 1);
-        let whole = std::mem::replace(&mut self.rest, rest);
+        let Some(end) = self.partial_line.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
+        let rest = self.partial_line.split_off(end + 1);
+        let whole = std::mem::replace(&mut self.partial_line, rest);
         for line in String::from_utf8_lossy(&whole).lines() {
-            self.take_line(line);
+            self.parse_line(line);
         }
         Ok(())
     }
 
-    fn take_line(&mut self, line: &str) {
+    fn parse_line(&mut self, line: &str) {
         self.n_lines += 1;
         let line = line.trim_end();
         if line.is_empty() {
             return;
         }
-        let taken = match self.format {
-            Some(Format::Jobstate) => jobstate::take(line, &mut self.assembly),
-            Some(Format::Dagman) => dagman::take(line, &mut self.assembly),
+        let parsed = match self.format {
+            Some(Format::Jobstate) => jobstate::apply(line, &mut self.builder),
+            Some(Format::Dagman) => dagman::apply(line, &mut self.builder),
             _ if line == event_log::END => {
                 let lines = std::mem::take(&mut self.event);
-                event_log::take(&lines, &mut self.names, &mut self.assembly)
+                event_log::apply(&lines, &mut self.names, &mut self.builder)
             }
             _ => {
                 self.event.push(line.to_owned());
                 Ok(())
             }
         };
-        if let Err(reason) = taken
-            && self.assembly.warnings.len() < super::MOST_WARNINGS
-        {
-            self.assembly.warnings.push(format!("line {} is left out: {reason}", self.n_lines));
+        if let Err(reason) = parsed {
+            self.builder.warn(format!("line {} is skipped: {reason}", self.n_lines));
         }
     }
 
-    /// Nothing more will come: what is cut off is said.
+    /// Notes that nothing more will come, and warns if the last line is cut off.
     pub fn end(&mut self) {
-        if !self.rest.is_empty() || !self.event.is_empty() {
-            self.assembly.warnings.push("the last line is cut off and left out".into());
+        if !self.partial_line.is_empty() || !self.event.is_empty() {
+            self.builder.warn("the last line is cut off and skipped".into());
         }
     }
 
-    pub fn assembly(&self) -> &Assembly {
-        &self.assembly
-    }
-
-    pub fn assembly_mut(&mut self) -> &mut Assembly {
-        &mut self.assembly
-    }
-
+    /// The run as known now.
     pub fn recording(&self, name: &str) -> Recording {
-        self.assembly.recording(name)
+        self.builder.recording(name)
     }
 }

@@ -1,4 +1,4 @@
-//! What Pegasus kickstart and PegasusLite say of a single execution: `<task>.out.NNN` and `<task>.err.NNN`.
+//! Records of a single execution by Pegasus kickstart (`<task>.out.NNN`) and PegasusLite (`<task>.err.NNN`).
 
 use crate::workflow::{Span, TaskAttempt};
 use serde::Deserialize;
@@ -26,7 +26,7 @@ struct Status {
     regular_exitcode: Option<i32>,
 }
 
-/// What is used of a record.
+/// The part of a record that is used.
 #[derive(Debug, Default, PartialEq)]
 struct Invocation {
     host: Option<String>,
@@ -34,15 +34,13 @@ struct Invocation {
     exit_code: Option<i32>,
 }
 
-/// How a record begins in YAML.
+/// The first line of a record in YAML.
 const YAML_START: &str = "- invocation:";
 
-/// Adds what kickstart records know, of which clustered tasks have several: YAML since Pegasus 5, XML before.
+/// Adds the host, CPU time and exit code from kickstart records: YAML since Pegasus 5, XML before. Clustered tasks have
+/// several records.
 pub fn add_records(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> {
-    let invocations = match text.contains(YAML_START) {
-        true => from_yaml(text)?,
-        false => from_xml(text)?,
-    };
+    let invocations = if text.contains(YAML_START) { from_yaml(text)? } else { from_xml(text)? };
     let cpu: Vec<f64> = invocations.iter().filter_map(|one| one.cpu_seconds).collect();
     if !cpu.is_empty() {
         attempt.cpu_seconds = Some(cpu.iter().sum());
@@ -56,8 +54,8 @@ pub fn add_records(text: &str, attempt: &mut TaskAttempt) -> Result<(), String> 
     Ok(())
 }
 
-/// Records one after the other, with what PegasusLite and the task wrote between them: a record goes on as long as lines
-/// are indented.
+/// Parses records with output of PegasusLite and the task between them. A record ends at the first line that is not
+/// indented.
 fn from_yaml(text: &str) -> Result<Vec<Invocation>, String> {
     let mut yaml = String::new();
     let mut is_inside = false;
@@ -80,13 +78,13 @@ fn from_yaml(text: &str) -> Result<Vec<Invocation>, String> {
     Ok(records.into_iter().map(invocation).collect())
 }
 
-/// Documents one after the other, with whatever else the task wrote between them.
+/// Parses XML documents with output of the task between them.
 fn from_xml(text: &str) -> Result<Vec<Invocation>, String> {
     const END: &str = "</invocation>";
     let mut found = Vec::new();
     let mut rest = text;
     while let Some(start) = rest.find("<invocation") {
-        let end = rest[start..].find(END).ok_or("its XML is cut off")? + start + END.len();
+        let end = rest[start..].find(END).ok_or("the XML is cut off")? + start + END.len();
         let document = roxmltree::Document::parse(&rest[start..end]).map_err(|error| error.to_string())?;
         let root = document.root_element();
         let main = root.children().find(|node| node.tag_name().name() == "mainjob");
@@ -103,17 +101,17 @@ fn from_xml(text: &str) -> Result<Vec<Invocation>, String> {
     Ok(found)
 }
 
-/// Adds the transfers that PegasusLite made before and after the task of the user.
+/// Adds the transfers of PegasusLite before and after the task of the user.
 pub fn add_transfers(text: &str, attempt: &mut TaskAttempt) {
     let Some(execution) = attempt.execution else { return };
     let (before, after) = text.split_once("Executing the user task").unwrap_or((text, ""));
-    let (came, went) = (transferred(before), transferred(after));
-    if let Some((bytes, seconds)) = came {
+    let (stage_in, stage_out) = (transferred(before), transferred(after));
+    if let Some((bytes, seconds)) = stage_in {
         let end = (execution.start() + seconds).min(execution.end());
         attempt.stage_in = Span::new(execution.start(), end).ok();
         attempt.stage_in_bytes = Some(bytes);
     }
-    if let Some((bytes, seconds)) = went {
+    if let Some((bytes, seconds)) = stage_out {
         let start = (execution.end() - seconds).max(execution.start());
         attempt.stage_out = Span::new(start, execution.end()).ok();
         attempt.stage_out_bytes = Some(bytes);
@@ -188,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn transfers_are_those_before_and_after_the_task() {
+    fn transfers_before_the_task_are_stage_in_and_those_after_it_stage_out() {
         let text = "x INFO:  Stats: Total 2 transfers, 1.5 MB transferred in 4 seconds. Rate: 1 B/s\n\
             ###[Pegasus Lite] Executing the user task ###\n\
             x INFO:  Stats: Total 1 transfers, 2.0 KB transferred in 1 seconds. Rate: 2 KB/s\n";

@@ -1,9 +1,9 @@
-//! What a task does, from what it is called: `individuals_ID0000012` is one of the `individuals`.
+//! The role and the kind of a task, from its name: `individuals_ID0000012` is of the kind `individuals`.
 
 use crate::workflow::TaskRole;
 
-/// How the tasks begin that Pegasus puts beside those of the user.
-const PEGASUS: [(&str, TaskRole); 9] = [
+/// How the names of the tasks begin that Pegasus adds to those of the user.
+const PEGASUS: [(&str, TaskRole); 12] = [
     ("stage_in", TaskRole::Transfer),
     ("stage_out", TaskRole::Transfer),
     ("stage_inter", TaskRole::Transfer),
@@ -13,10 +13,13 @@ const PEGASUS: [(&str, TaskRole); 9] = [
     ("clean_up", TaskRole::Auxiliary),
     ("register", TaskRole::Auxiliary),
     ("chmod", TaskRole::Auxiliary),
+    ("pegasus-plan", TaskRole::Auxiliary),
+    ("subdax", TaskRole::Auxiliary),
+    ("subdag", TaskRole::Auxiliary),
 ];
 
-/// The role and the kind of a task by its name alone.
-pub fn by_name(task: &str) -> (TaskRole, String) {
+/// The role and the kind of a task with this name.
+pub fn from_name(task: &str) -> (TaskRole, String) {
     match PEGASUS.iter().find(|(prefix, _)| task.starts_with(prefix)) {
         Some((prefix, role)) => (*role, (*prefix).to_owned()),
         None => (TaskRole::Compute, stem(task)),
@@ -42,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_tasks_are_no_part_of_their_kind() {
+    fn numbers_of_tasks_are_not_part_of_their_kind() {
         let cases = [
             ("individuals_ID0000012", "individuals"),
             ("individuals_merge_ID0000002", "individuals_merge"),
@@ -54,10 +57,10 @@ mod tests {
             ("report", "report"),
         ];
         for (task, kind) in cases {
-            assert_eq!(by_name(task), (TaskRole::Compute, kind.to_owned()), "{task}");
+            assert_eq!(from_name(task), (TaskRole::Compute, kind.to_owned()), "{task}");
         }
-        let (role, kind) = by_name("stage_out_local_condorpool_2_0");
+        let (role, kind) = from_name("stage_out_local_condorpool_2_0");
         assert_eq!((role, kind.as_str()), (TaskRole::Transfer, "stage_out"));
-        assert_eq!(by_name("create_dir_1000genome-20200520T031010Z_0_condorpool").1, "create_dir");
+        assert_eq!(from_name("create_dir_1000genome-20200520T031010Z_0_condorpool").1, "create_dir");
     }
 }

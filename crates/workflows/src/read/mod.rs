@@ -1,5 +1,7 @@
-//! Runs of workflows, from whatever recorded them. What a file is, its first bytes say.
+//! Readers of workflow runs. The first bytes of a file decide which reader is used.
 
+mod cycle;
+pub mod dag;
 pub mod dagman;
 pub mod event_log;
 pub mod events;
@@ -8,8 +10,9 @@ pub mod jobstate;
 pub mod kickstart;
 pub mod kind;
 pub mod nextflow;
+pub mod run_builder;
 pub mod stampede;
-pub mod submit_folder;
+pub mod submit_directory;
 pub mod table;
 pub mod wfformat;
 
@@ -20,21 +23,21 @@ use std::path::Path;
 
 use crate::workflow::WorkflowRun;
 
-use self::follow::Follower;
+use self::follow::LogFollower;
 use crate::error::{Error, Result};
 
-/// A run as it was read.
+/// A run with what its file says about it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Recording {
     pub run: WorkflowRun,
-    /// What was wrong with each attempt, where the file says so; nothing stands for a healthy one.
+    /// The fault of each attempt, if the file labels attempts; `None` is healthy.
     pub labels: Vec<Option<String>>,
-    /// What had to be left out or put right.
+    /// What was skipped or corrected while reading.
     pub warnings: Vec<String>,
 }
 
-/// Warnings that are kept of one file; a file of another kind would have one a line.
-const MOST_WARNINGS: usize = 20;
+/// Warnings that are kept for one file; a file of another format could have one for every line.
+const MAX_WARNINGS: usize = 20;
 
 impl Recording {
     pub fn new(name: &str) -> Self {
@@ -42,14 +45,14 @@ impl Recording {
     }
 
     pub fn warn(&mut self, warning: String) {
-        match self.warnings.len().cmp(&MOST_WARNINGS) {
+        match self.warnings.len().cmp(&MAX_WARNINGS) {
             std::cmp::Ordering::Less => self.warnings.push(warning),
-            std::cmp::Ordering::Equal => self.warnings.push("and there is more like that".into()),
+            std::cmp::Ordering::Equal => self.warnings.push("further warnings are not shown".into()),
             std::cmp::Ordering::Greater => {}
         }
     }
 
-    /// Rows with the same name are attempts at the same task, in their order.
+    /// Numbers the attempts at each task in their order.
     pub fn number_attempts(&mut self) {
         let mut seen: HashMap<String, u32> = HashMap::new();
         for attempt in &mut self.run.attempts {
@@ -62,25 +65,28 @@ impl Recording {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// A table of jobs: FlowGAD, FlowBench.
+    /// One row per job: FlowGAD, FlowBench.
     Table,
     /// `jobstate.log` of Pegasus.
     Jobstate,
     /// `*.dagman.out`
     Dagman,
-    /// A user or event log of HTCondor.
+    /// HTCondor's user log or event log.
     EventLog,
+    /// Pegasus' database.
     Stampede,
     WfFormat,
+    /// `trace.txt` of Nextflow.
     Nextflow,
 }
 
-/// Three years, in seconds: no task runs or waits longer.
-const LONGEST: f64 = 1e8;
-/// Bytes from which a format is told.
-const ENOUGH: usize = 4_096;
+/// Three years: tasks that run or wait longer are not believed.
+const MAX_SECONDS: f64 = 1e8;
+/// Bytes by which a format is recognised.
+const SNIFF_BYTES: usize = 4_096;
 
 impl Format {
+    /// The format of a file that begins with these bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         if stampede::is_database(first) {
             return Some(Self::Stampede);
@@ -99,23 +105,23 @@ impl Format {
     }
 }
 
-/// The runs of a file or a submit folder of Pegasus: one, or several where a database has several.
+/// Reads a file or a submit directory. Only a database can contain several runs.
 pub fn read(path: &Path) -> Result<Vec<Recording>> {
     if path.is_dir() {
-        return submit_folder::read(path).map(|one| vec![one]);
+        return submit_directory::read(path).map(|one| vec![one]);
     }
     let mut file = File::open(path).map_err(Error::io(path))?;
-    let mut first = vec![0; ENOUGH];
+    let mut first = vec![0; SNIFF_BYTES];
     let length = file.read(&mut first).map_err(Error::io(path))?;
     first.truncate(length);
     if first.is_empty() {
-        return Err(Error::file(path, "it is empty"));
+        return Err(Error::file(path, "the file is empty"));
     }
     let format = Format::of(&first).ok_or_else(|| {
         Error::file(
             path,
-            "it is none of: a table of jobs (FlowBench), jobstate.log, *.dagman.out, an event log of HTCondor, a stampede \
-             database, WfFormat, Nextflow's trace.txt",
+            "unknown format: expected a FlowBench table, jobstate.log, *.dagman.out, an HTCondor event log, a stampede \
+             database, WfFormat or Nextflow's trace.txt",
         )
     })?;
     let name = name_of(path);
@@ -132,23 +138,25 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
         Format::WfFormat => wfformat::read(&whole()?).map_err(wrong).map(|one| vec![one]),
         Format::Nextflow => nextflow::read(&name, &whole()?).map_err(wrong).map(|one| vec![one]),
         Format::Jobstate | Format::Dagman | Format::EventLog => {
-            let mut follower = Follower::new(path)?;
-            follower.catch_up()?;
-            follower.end();
-            if follower.assembly().is_empty() {
-                return Err(wrong("no job is submitted in it".into()));
+            let mut log = LogFollower::open(path)?;
+            log.catch_up()?;
+            log.end();
+            if log.builder().is_empty() {
+                return Err(wrong("the log contains no submitted task".into()));
             }
-            Ok(vec![follower.recording(&name)])
+            Ok(vec![log.recording(&name)])
         }
     }
 }
 
-/// The single run of a file.
+/// Reads a file that contains a single run.
 pub fn read_one(path: &Path) -> Result<Recording> {
     let mut runs = read(path)?;
     match runs.len() {
         1 => Ok(runs.remove(0)),
-        several => Err(Error::file(path, format!("there are {several} workflows in it, and one is needed"))),
+        several => {
+            Err(Error::file(path, format!("the file contains {several} workflows; a single one is needed")))
+        }
     }
 }
 

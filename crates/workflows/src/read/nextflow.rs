@@ -1,4 +1,4 @@
-//! Nextflow's `trace.txt`: tabs, a row a task, with columns that a user chooses.
+//! Nextflow's `trace.txt`: one row per task, separated by tabs, with columns chosen by the user.
 
 use std::collections::HashMap;
 
@@ -36,7 +36,7 @@ fn seconds(text: &str) -> Option<f64> {
 }
 
 /// `2026-11-15 08:00:00.123`, or raw milliseconds.
-fn moment(text: &str) -> Option<f64> {
+fn parse_time(text: &str) -> Option<f64> {
     if let Ok(raw) = text.parse::<f64>() {
         return Some(raw / 1e3);
     }
@@ -46,7 +46,7 @@ fn moment(text: &str) -> Option<f64> {
 
 pub fn read(name: &str, text: &str) -> Result<Recording, String> {
     let mut lines = text.lines();
-    let header = lines.next().ok_or("it is empty")?;
+    let header = lines.next().ok_or("the file is empty")?;
     let columns: HashMap<&str, usize> =
         header.split('\t').enumerate().map(|(at, name)| (name.trim(), at)).collect();
     let mut recording = Recording::new(name);
@@ -59,20 +59,20 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
                 .copied()
                 .filter(|cell| !cell.is_empty() && *cell != "-")
         };
-        let (Some(task), Some(submit)) = (cell("name"), cell("submit").and_then(moment)) else {
-            recording.warn(format!("line {} is left out: it has no name or no submission", at + 2));
+        let (Some(task), Some(submit)) = (cell("name"), cell("submit").and_then(parse_time)) else {
+            recording.warn(format!("line {} is skipped: it has no name or no submission time", at + 2));
             continue;
         };
-        let complete = cell("complete").and_then(moment);
+        let complete = cell("complete").and_then(parse_time);
         let end = complete.or_else(|| Some(submit + seconds(cell("duration")?)?));
-        let start = cell("start").and_then(moment).or_else(|| Some(end? - seconds(cell("realtime")?)?));
+        let start = cell("start").and_then(parse_time).or_else(|| Some(end? - seconds(cell("realtime")?)?));
         let execution =
             start.zip(end).and_then(|(start, end)| Span::new(start.max(submit), end.max(start)).ok());
         let cpu = cell("%cpu").and_then(|cell| cell.trim_end_matches('%').parse::<f64>().ok());
         let ran = cell("realtime").and_then(seconds).or(execution.map(Span::seconds));
-        // `NAME (sample)` is a task of the process NAME; a process may have its workflow before it.
+        // `NAME (sample)` is a task of the process NAME.
         let process = cell("process").unwrap_or_else(|| task.split(" (").next().unwrap_or(task));
-        // What was stopped before it could exit has no code.
+        // A task that was stopped before it could exit has no code.
         let failed = matches!(cell("status"), Some("FAILED" | "ABORTED")).then_some(-1);
         let is_cached = cell("status") == Some("CACHED");
         if is_cached {
@@ -96,7 +96,7 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
         });
     }
     if recording.run.attempts.is_empty() {
-        return Err("there is no task in it".into());
+        return Err("the file contains no task".into());
     }
     if !columns.contains_key("attempt") {
         recording.number_attempts();
@@ -123,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_and_moments_are_read_as_nextflow_writes_them() {
+    fn durations_times_and_sizes_are_parsed_as_nextflow_writes_them() {
         assert_eq!(seconds("1h 2m 3.5s"), Some(3_723.5));
         assert_eq!(seconds("250ms"), Some(0.25));
         assert_eq!(seconds("1500"), Some(1.5));
         assert_eq!(seconds("soon"), None);
-        assert_eq!(moment("1970-01-01 00:01:00.500"), Some(60.5));
+        assert_eq!(parse_time("1970-01-01 00:01:00.500"), Some(60.5));
         assert_eq!(bytes("1.5 KB"), Some(1536.0));
     }
 }

@@ -1,23 +1,22 @@
-//! The stampede database, which Pegasus keeps of its runs: SQLite, one run a workflow in it.
+//! The stampede database, in which Pegasus keeps its runs: SQLite, one run for each workflow.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
 use super::Recording;
-use super::events::Assembly;
 use super::jobstate;
+use super::run_builder::RunBuilder;
 use crate::error::{Error, Result};
 
 pub fn is_database(first: &[u8]) -> bool {
     first.starts_with(b"SQLite format 3\0")
 }
 
-/// Every workflow of the database, sub-workflows among them.
+/// Reads every workflow of the database. A sub-workflow is a run of its own.
 pub fn read(path: &Path) -> Result<Vec<Recording>> {
-    let wrong = |error: rusqlite::Error| {
-        Error::file(path, format!("it cannot be read as a stampede database: {error}"))
-    };
+    let wrong =
+        |error: rusqlite::Error| Error::file(path, format!("not a readable stampede database: {error}"));
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let database = Connection::open_with_flags(path, flags).map_err(wrong)?;
     let mut workflows =
@@ -27,7 +26,7 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
         .and_then(Iterator::collect)
         .map_err(wrong)?;
     if known.is_empty() {
-        return Err(Error::file(path, "there is no workflow in it"));
+        return Err(Error::file(path, "the database contains no workflow"));
     }
     known
         .into_iter()
@@ -39,14 +38,14 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
 }
 
 fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Recording> {
-    let mut assembly = Assembly::default();
+    let mut builder = RunBuilder::default();
     let started: Option<f64> = database.query_row(
         "SELECT MIN(timestamp) FROM workflowstate WHERE wf_id = ? AND state = 'WORKFLOW_STARTED'",
         [id],
         |row| row.get(0),
     )?;
     if let Some(started) = started {
-        assembly.begin(started);
+        builder.start(started);
     }
     let mut edges = database.prepare(
         "SELECT parent_exec_job_id, child_exec_job_id FROM job_edge WHERE wf_id = ? ORDER BY 1, 2",
@@ -54,9 +53,9 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
     let mut rows = edges.query([id])?;
     while let Some(row) = rows.next()? {
         let (parent, child): (String, String) = (row.get(0)?, row.get(1)?);
-        assembly.edge(&parent, &child);
+        builder.add_edge(&parent, &child);
     }
-    // States are those of jobstate.log, one row each; they are taken as if they were its lines.
+    // A row has the fields of a line of jobstate.log.
     let mut states = database.prepare(
         "SELECT s.timestamp, j.exec_job_id, s.state, i.job_submit_seq, i.exitcode
          FROM jobstate s JOIN job_instance i USING (job_instance_id) JOIN job j USING (job_id)
@@ -72,8 +71,8 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
             0
         };
         let line = format!("{} {task} {state} {detail} - - {sequence}", at as i64);
-        if let Err(reason) = jobstate::take(&line, &mut assembly) {
-            assembly.warnings.push(format!("a state of {task} is left out: {reason}"));
+        if let Err(reason) = jobstate::apply(&line, &mut builder) {
+            builder.warn(format!("a state of {task} is skipped: {reason}"));
         }
     }
     let mut more = database.prepare(
@@ -90,10 +89,10 @@ fn workflow(database: &Connection, id: i64, name: &str) -> rusqlite::Result<Reco
             (row.get(0)?, row.get(2)?, row.get(3)?);
         let number = seen.entry(task.clone()).or_default();
         *number += 1;
-        if let Some(attempt) = assembly.numbered(&task, *number) {
+        if let Some(attempt) = builder.numbered(&task, *number) {
             attempt.host = host;
             attempt.cpu_seconds = cpu;
         }
     }
-    Ok(assembly.recording(name))
+    Ok(builder.recording(name))
 }

@@ -1,22 +1,24 @@
-//! Tables with a row a job, as FlowGAD and FlowBench publish them: moments, delays and what kickstart saw.
+//! Tables with one row per job, as FlowGAD and FlowBench publish them: times, delays and kickstart measurements.
+//!
+//! The column `runtime` is the whole execution; `Delays::runtime` is the execution without staging.
 
 use std::collections::HashMap;
 use std::io::Read;
 
 use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
-use super::{LONGEST, Recording, kind};
+use super::{MAX_SECONDS, Recording, kind};
 use crate::dataset::NORMAL;
 
-/// Columns without which a table is no run.
-const NEEDED: [&str; 2] = ["submit", "runtime"];
+/// Columns that a table must have.
+const REQUIRED: [&str; 2] = ["submit", "runtime"];
 
-/// Columns that delays are of; a table without them says less.
+/// Columns that delays are computed from; a table without them has fewer delays.
 const EXPECTED: [&str; 4] = ["ready", "execute_start", "stage_in_delay", "kickstart_executables_cpu_time"];
-/// What is written where nothing is known.
-const NOTHING: [&str; 5] = ["None", "nan", "NaN", "NA", "null"];
-/// Columns of when things happened, in the order in which they do.
-const MOMENTS: [&str; 8] = [
+/// How an unknown value is written.
+const UNKNOWN: [&str; 5] = ["None", "nan", "NaN", "NA", "null"];
+/// Columns of times, in chronological order.
+const TIMES: [&str; 8] = [
     "ready",
     "pre_script_start",
     "pre_script_end",
@@ -26,7 +28,7 @@ const MOMENTS: [&str; 8] = [
     "post_script_start",
     "post_script_end",
 ];
-/// Columns of how long and how much.
+/// Columns of durations and sizes.
 const AMOUNTS: [&str; 6] = [
     "runtime",
     "stage_in_delay",
@@ -36,18 +38,18 @@ const AMOUNTS: [&str; 6] = [
     "kickstart_executables_cpu_time",
 ];
 
-/// What stands for a healthy task where tasks have labels.
+/// Whether the label of a task means that it is healthy.
 fn is_healthy(label: &str) -> bool {
-    NOTHING.contains(&label) || ["none", NORMAL, "0"].contains(&label)
+    UNKNOWN.contains(&label) || ["none", NORMAL, "0"].contains(&label)
 }
 
 /// Whether a first line looks like the header of such a table.
 pub fn is_header(line: &str) -> bool {
     let names: Vec<&str> = line.split(',').map(str::trim).collect();
-    NEEDED.iter().all(|needed| names.contains(needed))
+    REQUIRED.iter().all(|required| names.contains(required))
 }
 
-/// Reads one run. Rows that make no sense are left out and named.
+/// Reads one run. Invalid rows are skipped with a warning.
 pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(from);
     let header = reader.byte_headers().map_err(|error| error.to_string())?.clone();
@@ -56,15 +58,15 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
         .enumerate()
         .map(|(at, name)| (String::from_utf8_lossy(name).trim().to_owned(), at))
         .collect();
-    for needed in NEEDED {
-        if !columns.contains_key(needed) {
-            return Err(format!("this is no table of jobs: there is no column {needed}"));
+    for required in REQUIRED {
+        if !columns.contains_key(required) {
+            return Err(format!("not a table of jobs: it has no column {required}"));
         }
     }
     let mut recording = Recording::new(name);
     let missing: Vec<&str> = EXPECTED.into_iter().filter(|name| !columns.contains_key(*name)).collect();
     if !missing.is_empty() {
-        recording.warn(format!("there is no column {}: what it would say is not known", missing.join(", ")));
+        recording.warn(format!("the table has no column {}; these values are unknown", missing.join(", ")));
     }
     let label_column = columns.get("anomaly_type").copied();
     let mut row = csv::ByteRecord::new();
@@ -74,23 +76,19 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
         match reader.read_byte_record(&mut row) {
             Ok(false) => break,
             Err(error) => {
-                recording.warn(format!("line {line} is left out: {error}"));
+                recording.warn(format!("line {line} is skipped: {error}"));
                 continue;
             }
             Ok(true) => {}
         }
         if row.len() != header.len() {
-            recording.warn(format!(
-                "line {line} is left out: it has {} of {} cells",
-                row.len(),
-                header.len()
-            ));
+            recording.warn(format!("line {line} is skipped: it has {} of {} cells", row.len(), header.len()));
             continue;
         }
         let row = Row { cells: &row, columns: &columns };
-        for name in MOMENTS.into_iter().chain(AMOUNTS).filter(|name| row.number(name).is_none()) {
-            if let Some(text) = row.text(name).filter(|text| !NOTHING.contains(text)) {
-                recording.warn(format!("line {line}: {name} is {text}, which is no number"));
+        for name in TIMES.into_iter().chain(AMOUNTS).filter(|name| row.number(name).is_none()) {
+            if let Some(text) = row.text(name).filter(|text| !UNKNOWN.contains(text)) {
+                recording.warn(format!("line {line}: {name} is {text}, which is not a number"));
             }
         }
         match row.attempt() {
@@ -101,19 +99,19 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
                     recording.labels.push(label.map(str::to_owned));
                 }
             }
-            Err(reason) => recording.warn(format!("line {line} is left out: {reason}")),
+            Err(reason) => recording.warn(format!("line {line} is skipped: {reason}")),
         }
     }
     if recording.run.attempts.is_empty() {
-        return Err("there is no job in it".into());
+        return Err("the table contains no job".into());
     }
-    drop_repeated(&mut recording);
+    drop_duplicates(&mut recording);
     recording.number_attempts();
     Ok(recording)
 }
 
-/// A row that is there twice is no second attempt.
-fn drop_repeated(recording: &mut Recording) {
+/// Removes duplicate rows: they are not further attempts.
+fn drop_duplicates(recording: &mut Recording) {
     let attempts = std::mem::take(&mut recording.run.attempts);
     let labels = std::mem::take(&mut recording.labels);
     let n_rows = attempts.len();
@@ -129,7 +127,7 @@ fn drop_repeated(recording: &mut Recording) {
     }
     let n_repeated = n_rows - recording.run.attempts.len();
     if n_repeated > 0 {
-        recording.warn(format!("{n_repeated} rows are there twice, and count once"));
+        recording.warn(format!("{n_repeated} duplicate rows are skipped"));
     }
 }
 
@@ -157,9 +155,9 @@ impl<'a> Row<'a> {
     }
 
     fn attempt(&self) -> Result<TaskAttempt, String> {
-        // The first column has the name of the job and no name of its own.
+        // The first column is the name of the job; its header is empty.
         let task = self.at(0).ok_or("the job has no name")?;
-        let (role, kind) = kind::by_name(task);
+        let (role, kind) = kind::from_name(task);
         let role = match self.text("type") {
             Some("compute") => TaskRole::Compute,
             Some("transfer") => TaskRole::Transfer,
@@ -173,13 +171,13 @@ impl<'a> Row<'a> {
         if ran.is_some_and(|seconds| seconds < 0.0) {
             return Err(format!("{task} ends before it starts"));
         }
-        if ran.is_some_and(|seconds| seconds > LONGEST) {
-            return Err(format!("{task} cannot have run for so long"));
+        if ran.is_some_and(|seconds| seconds > MAX_SECONDS) {
+            return Err(format!("the runtime of {task} is impossible"));
         }
-        // A moment that was never written is zero in some tables.
-        let is_near = |moment: &f64| start.is_none_or(|start| (start - moment).abs() < LONGEST);
+        // Some tables have zero for a time that was never recorded.
+        let is_near = |time: &f64| start.is_none_or(|start| (start - time).abs() < MAX_SECONDS);
         let execution = start.zip(ran).and_then(|(start, ran)| Span::new(start, start + ran).ok());
-        // Staging is part of the execution: first what goes in, last what comes out.
+        // Staging is part of the execution: stage-in at its start, stage-out at its end.
         let staged = |delay: &str| self.number(delay).map(|seconds| seconds.max(0.0));
         let inside = |seconds: f64| execution.map_or(seconds, |span| seconds.min(span.seconds()));
         let stage_in = staged("stage_in_delay").map(inside).zip(execution);
@@ -203,7 +201,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// A run as such a table, so that what was changed can be read again.
+/// Writes a run as such a table.
 pub fn write(
     run: &WorkflowRun,
     labels: &[Option<String>],
@@ -225,7 +223,7 @@ pub fn write(
         "kickstart_executables_cpu_time",
         "kickstart_executables_exitcode",
     ];
-    let names = ["type"].into_iter().chain(MOMENTS).chain(delays);
+    let names = ["type"].into_iter().chain(TIMES).chain(delays);
     writer.write_record([""].into_iter().chain(label_name).chain(names))?;
     let shown = |value: Option<f64>| value.map_or(String::new(), |value| value.to_string());
     for (at, (one, delays)) in run.attempts.iter().zip(run.delays()).enumerate() {
@@ -243,7 +241,7 @@ pub fn write(
             end(one.execution),
             start(one.post_script),
             end(one.post_script),
-            shown(one.ready.and(one.submitted).map(|_| delays.workflow_system)),
+            shown(one.ready.and(one.submitted).map(|_| delays.wms_delay)),
             seconds(one.pre_script),
             shown(one.submitted.and(one.execution).map(|_| delays.queue)),
             seconds(one.execution),

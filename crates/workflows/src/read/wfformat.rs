@@ -1,5 +1,5 @@
-//! WfCommons' WfFormat, 1.4 and 1.5: tasks, their parents, and what they took. Where an instance has no moments,
-//! tasks start as soon as those before them are over.
+//! WfCommons' WfFormat 1.4 and 1.5: tasks, their parents and their runtimes. If an instance has no start times, a task
+//! is assumed to start when its parents are over.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 use chrono::{DateTime, NaiveDateTime};
 use serde_json::Value;
 
-use super::{LONGEST, Recording, kind};
+use super::{MAX_SECONDS, Recording, kind};
 
 struct Task {
     name: String,
@@ -15,19 +15,19 @@ struct Task {
     role: TaskRole,
     kind: String,
     seconds: f64,
-    cpu_share: Option<f64>,
+    cpu_percent: Option<f64>,
     at: Option<f64>,
     host: Option<String>,
     bytes: [Option<f64>; 2],
 }
 
-fn moment(value: &Value) -> Option<f64> {
+fn parse_time(value: &Value) -> Option<f64> {
     match value {
         Value::String(text) => {
             let zoned = DateTime::parse_from_rfc3339(text)
                 .or_else(|_| DateTime::parse_from_str(text, "%Y%m%dT%H%M%S%z"))
                 .map(|parsed| parsed.timestamp_millis());
-            // Without a zone it is read as universal time.
+            // A time without a zone is read as UTC.
             let plain = || {
                 let parsed = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f");
                 parsed.map(|parsed| parsed.and_utc().timestamp_millis())
@@ -43,7 +43,7 @@ fn words(value: &Value) -> Vec<String> {
 }
 
 pub fn read(text: &str) -> Result<Recording, String> {
-    let root: Value = serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+    let root: Value = serde_json::from_str(text).map_err(|error| format!("not valid JSON: {error}"))?;
     let version = root["schemaVersion"].as_str().unwrap_or_default().to_owned();
     let workflow = &root["workflow"];
     let sizes: HashMap<String, f64> = workflow["specification"]["files"]
@@ -54,34 +54,35 @@ pub fn read(text: &str) -> Result<Recording, String> {
         .collect();
     let specified = workflow["specification"]["tasks"].as_array().or(workflow["tasks"].as_array());
     let specified =
-        specified.ok_or_else(|| format!("it is no WfFormat (version {version:?}): it has no tasks"))?;
+        specified.ok_or_else(|| format!("not WfFormat (version {version:?}): it has no tasks"))?;
     let executed: HashMap<&str, &Value> = workflow["execution"]["tasks"]
         .as_array()
         .into_iter()
         .flatten()
         .filter_map(|task| Some((task["id"].as_str()?, task)))
         .collect();
-    let begun = moment(&workflow["execution"]["executedAt"]).or_else(|| moment(&workflow["executedAt"]));
+    let started =
+        parse_time(&workflow["execution"]["executedAt"]).or_else(|| parse_time(&workflow["executedAt"]));
     let name = root["name"].as_str().unwrap_or("workflow").to_owned();
     let mut recording = Recording::new(&name);
     let mut tasks: BTreeMap<String, Task> = BTreeMap::new();
     let mut order = Vec::new();
     for one in specified {
         let Some(name) = one["name"].as_str() else {
-            recording.warn("a task without a name is left out".into());
+            recording.warn("a task without a name is skipped".into());
             continue;
         };
         let id = one["id"].as_str().unwrap_or(name);
         let run = executed.get(id).copied().unwrap_or(one);
         let Some(seconds) = run["runtimeInSeconds"].as_f64().or(run["runtime"].as_f64()) else {
-            recording.warn(format!("{name} is left out: nothing says how long it ran"));
+            recording.warn(format!("{name} is skipped: it has no runtime"));
             continue;
         };
-        if !(0.0..LONGEST).contains(&seconds) {
-            recording.warn(format!("{name} is left out: it cannot have run for {seconds} s"));
+        if !(0.0..MAX_SECONDS).contains(&seconds) {
+            recording.warn(format!("{name} is skipped: a runtime of {seconds} s is impossible"));
             continue;
         }
-        let (role, kind) = kind::by_name(name);
+        let (role, kind) = kind::from_name(name);
         let kind = one["category"].as_str().map_or(kind, str::to_owned);
         let sum = |link: &str, list: &str| -> Option<f64> {
             let old = one["files"].as_array().into_iter().flatten().filter(|file| file["link"] == link);
@@ -96,44 +97,45 @@ pub fn read(text: &str) -> Result<Recording, String> {
             role,
             kind,
             seconds,
-            cpu_share: run["avgCPU"].as_f64(),
-            at: moment(&run["executedAt"]),
+            cpu_percent: run["avgCPU"].as_f64(),
+            at: parse_time(&run["executedAt"]),
             host: run["machines"][0].as_str().or(run["machine"].as_str()).map(str::to_owned),
             bytes: [sum("input", "inputFiles"), sum("output", "outputFiles")],
         };
         order.push(id.to_owned());
         if tasks.insert(id.to_owned(), task).is_some() {
-            recording.warn(format!("there are several tasks {id}; the last counts"));
+            recording.warn(format!("several tasks have the id {id}; the last one is used"));
         }
     }
     if tasks.is_empty() {
-        return Err("no task of it says how long it ran".into());
+        return Err("no task has a runtime".into());
     }
     // Parents are named by id in one version and by name in the other.
     let ids: HashMap<String, String> =
         tasks.iter().map(|(id, task)| (task.name.clone(), id.clone())).collect();
     let first = || tasks.values().filter_map(|task| task.at).min_by(f64::total_cmp);
-    let begun = begun.or_else(first).unwrap_or(0.0);
-    // Names are what people know tasks by, if they tell them apart.
+    let started = started.or_else(first).unwrap_or(0.0);
+    // Tasks are shown by name if names are unique.
     let has_names = ids.len() == tasks.len();
     let called = |id: &str| TaskName(if has_names { tasks[id].name.clone() } else { id.to_owned() });
-    let n_timeless = tasks.values().filter(|task| task.at.is_none()).count();
-    if n_timeless > 0 {
-        let which = if n_timeless == tasks.len() { "tasks".into() } else { format!("{n_timeless} tasks") };
+    let n_unscheduled = tasks.values().filter(|task| task.at.is_none()).count();
+    if n_unscheduled > 0 {
+        let which =
+            if n_unscheduled == tasks.len() { "tasks".into() } else { format!("{n_unscheduled} tasks") };
         recording.warn(format!(
-            "{which} have no moments: they are taken to start as soon as those before them are over"
+            "{which} have no start time; they are assumed to start when their parents are over"
         ));
     }
     let mut ends: HashMap<String, f64> = HashMap::new();
     let (mut going, mut cut) = (HashSet::new(), HashSet::new());
     for id in &order {
-        find_end(id, &tasks, &ids, begun, &mut ends, &mut going, &mut cut);
+        find_end(id, &tasks, &ids, started, &mut ends, &mut going, &mut cut);
     }
     let mut edges: Vec<&(String, String)> = cut.iter().collect();
     edges.sort();
     for (child, parent) in edges {
         recording.warn(format!(
-            "{} waits for itself through {}; that edge is left out",
+            "{} depends on itself through {}; that edge is removed",
             called(child).0,
             called(parent).0
         ));
@@ -148,7 +150,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             .filter(|parent| !cut.contains(&(id.clone(), (*parent).clone())))
             .collect();
         let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
-        let ready = ready.unwrap_or(begun);
+        let ready = ready.unwrap_or(started);
         let start = task.at.unwrap_or(ready);
         for parent in parents {
             recording.run.children.entry(called(parent)).or_default().push(called(&id));
@@ -158,7 +160,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             ready: Some(ready.min(start)),
             submitted: Some(ready.min(start)),
             execution: Span::new(start, start + task.seconds).ok(),
-            cpu_seconds: task.cpu_share.map(|share| share / 100.0 * task.seconds),
+            cpu_seconds: task.cpu_percent.map(|percent| percent / 100.0 * task.seconds),
             stage_in_bytes: task.bytes[0],
             stage_out_bytes: task.bytes[1],
             ..TaskAttempt::new(called(&id).0, task.role, task.kind.clone(), 1)
@@ -167,17 +169,17 @@ pub fn read(text: &str) -> Result<Recording, String> {
     Ok(recording)
 }
 
-/// Finds when a task, and all before it, are over. A cycle is cut where it closes: at a child and its parent.
+/// Finds when a task and all of its ancestors are over. A cycle is cut at the edge that closes it.
 fn find_end(
     id: &str,
     tasks: &BTreeMap<String, Task>,
     ids: &HashMap<String, String>,
-    begun: f64,
+    started: f64,
     ends: &mut HashMap<String, f64>,
     going: &mut HashSet<String>,
     cut: &mut HashSet<(String, String)>,
 ) {
-    // Depth first with a stack of its own: graphs may be deeper than the stack of a thread.
+    // Depth first with an explicit stack: graphs may be deeper than the stack of a thread.
     let mut stack = vec![id.to_owned()];
     while let Some(id) = stack.last().cloned() {
         let Some(task) = tasks.get(&id).filter(|_| !ends.contains_key(&id)) else {
@@ -185,7 +187,7 @@ fn find_end(
             continue;
         };
         going.insert(id.clone());
-        let mut start = begun;
+        let mut start = started;
         let mut is_waiting = false;
         for parent in &task.parents {
             let parent = if tasks.contains_key(parent) { parent } else { ids.get(parent).unwrap_or(parent) };

@@ -1,211 +1,220 @@
-//! What every classifier keeps.
+//! What every classifier guarantees.
 
 use learn::artifact::Provenance;
-use workflows::classify::{FitSettings, Fitted, Model};
+use workflows::Error;
+use workflows::classify::{
+    ClassifierKind, ClassifierSettings, MissingInput, NotApplicable, TrainedClassifier, TrainingPlan,
+};
 use workflows::dataset::NORMAL;
-use workflows::unfinished::after;
+use workflows::unfinished::first_fraction;
 use workflows::workflow::{Span, TaskAttempt, TaskRole};
+use workload::Stop;
 
 use crate::made::{dataset, run};
 
-/// AlexNet and VGG-16 are left to the comparison with torchvision: their artifacts are hundreds of megabytes.
-const MODELS: [Model; 6] =
-    [Model::Cnn, Model::EfficientnetLite0, Model::Trees, Model::Centroid, Model::Slowdown, Model::Usual];
+/// AlexNet and VGG-16 are only compared with torchvision: their artifacts are hundreds of megabytes.
+const KINDS: [ClassifierKind; 6] = [
+    ClassifierKind::Cnn,
+    ClassifierKind::EfficientnetLite0,
+    ClassifierKind::Trees,
+    ClassifierKind::Centroid,
+    ClassifierKind::Slowdown,
+    ClassifierKind::Baseline,
+];
 
-fn fit(model: Model) -> Fitted {
+fn train(kind: ClassifierKind) -> TrainedClassifier {
     let data = dataset(10);
     let all: Vec<usize> = (0..data.runs.len()).collect();
-    let n_epochs = match model {
-        Model::Cnn => Some(12),
-        _ => None,
-    };
-    let settings = FitSettings { seed: 3, n_epochs, ..FitSettings::default() };
-    Fitted::fit(model, &data.select(&all), &[], &settings, |_| {}).unwrap()
+    let n_epochs = (kind == ClassifierKind::Cnn).then_some(12);
+    let settings = ClassifierSettings { seed: 3, n_epochs, ..ClassifierSettings::default() };
+    let plan = TrainingPlan::new(kind, settings).unwrap();
+    TrainedClassifier::train(&plan, &data.select(&all), &[], &Stop::default(), |_| {}).unwrap()
 }
 
 #[test]
-fn every_classifier_judges_better_than_chance_says_why_and_can_be_kept() {
+fn every_classifier_is_better_than_chance_explains_itself_and_can_be_stored() {
     let folder = tempfile::tempdir().unwrap();
     let data = dataset(14);
-    for model in MODELS {
-        let fitted = fit(model);
-        let path = folder.path().join(model.name());
-        fitted.write(&path, &Provenance::default()).unwrap();
-        let kept = Fitted::read(&path).unwrap();
+    for kind in KINDS {
+        let classifier = train(kind);
+        let path = folder.path().join(kind.name());
+        classifier.write(&path, &Provenance::default()).unwrap();
+        let stored = TrainedClassifier::read(&path).unwrap();
         let (mut n_right, mut n_all) = (0, 0);
         for one in data.runs.iter().filter(|one| !one.name().ends_with('0')) {
             let run = &one.recording.run;
-            let chances = fitted.chances(run);
-            assert!((chances.iter().sum::<f64>() - 1.0).abs() < 1e-6, "{}: {chances:?}", model.name());
-            assert_eq!(kept.chances(run), chances, "{} is another after it was kept", model.name());
-            let verdict = fitted.classify(run);
-            assert!(!verdict.why.because.is_empty() && verdict.probabilities.len() == fitted.classes.len());
-            let is_right = match model {
-                Model::Usual => (verdict.class == NORMAL) == (one.class() == NORMAL),
+            let probabilities = classifier.probabilities(run);
+            let sum: f64 = probabilities.iter().sum();
+            assert!((sum - 1.0).abs() < 1e-6, "{}: {probabilities:?}", kind.name());
+            assert_eq!(stored.probabilities(run), probabilities, "{} differs after storing", kind.name());
+            let verdict = classifier.judge(run).unwrap();
+            assert!(!verdict.explanation.summary.is_empty() && verdict.missing_inputs.is_empty());
+            assert_eq!(verdict.probabilities.len(), classifier.classes.len());
+            n_right += usize::from(match kind {
+                ClassifierKind::Baseline => (verdict.class == NORMAL) == (one.class() == NORMAL),
                 _ => verdict.class == one.class(),
-            };
-            n_right += usize::from(is_right);
+            });
             n_all += 1;
         }
-        assert!(n_right * 10 > n_all * 7, "{}: {n_right} of {n_all}", model.name());
+        assert!(n_right * 10 > n_all * 7, "{}: {n_right} of {n_all}", kind.name());
     }
 }
 
 #[test]
-fn the_same_seed_makes_the_same_classifier() {
-    for model in [Model::Cnn, Model::Slowdown, Model::Trees] {
+fn the_same_seed_trains_the_same_classifier() {
+    for kind in [ClassifierKind::Cnn, ClassifierKind::Slowdown, ClassifierKind::Trees] {
         let other = run("other", 77);
-        assert_eq!(fit(model).chances(&other), fit(model).chances(&other), "{}", model.name());
+        assert_eq!(train(kind).probabilities(&other), train(kind).probabilities(&other), "{}", kind.name());
     }
 }
 
 #[test]
-fn runs_that_are_not_over_and_runs_of_other_workflows_are_judged_too() {
-    for model in MODELS {
-        let fitted = fit(model);
-        for share in [0.0, 0.1, 0.5, 0.9] {
-            let verdict = fitted.classify(&after(&run("early", 5), share));
-            assert!(verdict.probabilities.values().all(|chance| chance.is_finite()), "{}", model.name());
-        }
+fn runs_of_another_workflow_and_runs_that_have_hardly_started_are_not_judged() {
+    for kind in KINDS {
+        let classifier = train(kind);
         let mut foreign = run("foreign", 6);
-        foreign.attempts.iter_mut().for_each(|attempt| attempt.kind = format!("other {}", attempt.kind));
-        assert!(fitted.classify(&foreign).probabilities.values().all(|chance| chance.is_finite()));
-        let why_not = fitted.why_not(&foreign).unwrap();
-        assert!(
-            why_not.contains("0 of its 9 computing tasks are of kinds that were learnt from (count, gather)"),
-            "{why_not}"
-        );
-        // Every workflow has those; they do not make it the same one.
+        for attempt in &mut foreign.attempts {
+            attempt.kind = format!("other {}", attempt.kind);
+        }
+        let expected = NotApplicable::OtherWorkflow {
+            run: "foreign".into(),
+            n_known: 0,
+            n_tasks: 9,
+            known_kinds: vec!["count".into(), "gather".into()],
+        };
+        assert_eq!(classifier.judge(&foreign), Err(expected), "{}", kind.name());
+        // Every workflow has auxiliary tasks; they do not make it the same workflow.
         foreign.attempts.push(TaskAttempt::new("create_dir_0", TaskRole::Auxiliary, "create_dir", 1));
-        assert!(fitted.why_not(&foreign).unwrap().contains("another workflow"));
-        assert_eq!(fitted.why_not(&run("known", 6)), None);
-        let hardly = after(&run("known", 6), 0.2);
-        assert!(fitted.why_not(&hardly).unwrap().contains("too early to judge known"), "{}", model.name());
+        assert!(matches!(classifier.judge(&foreign), Err(NotApplicable::OtherWorkflow { .. })));
+        assert!(classifier.judge(&run("known", 6)).is_ok());
+        for fraction in [0.0, 0.1, 0.2] {
+            let found = classifier.judge(&first_fraction(&run("known", 6), fraction));
+            assert!(matches!(found, Err(NotApplicable::TooEarly { .. })), "{}: {found:?}", kind.name());
+        }
+        let late = first_fraction(&run("known", 6), 0.9);
+        let verdict = classifier.judge(&late).unwrap();
+        assert!(verdict.probabilities.values().all(|probability| probability.is_finite()));
     }
 }
 
 #[test]
-fn a_classifier_for_runs_that_are_over_says_so_of_others() {
+fn a_classifier_for_finished_runs_does_not_judge_others() {
     let data = dataset(6);
     let all: Vec<usize> = (0..data.runs.len()).collect();
-    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
-    let fitted = Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {}).unwrap();
+    let settings = ClassifierSettings { is_for_finished: true, ..ClassifierSettings::default() };
+    let plan = TrainingPlan::new(ClassifierKind::Slowdown, settings).unwrap();
+    let classifier =
+        TrainedClassifier::train(&plan, &data.select(&all), &[], &Stop::default(), |_| {}).unwrap();
     let mut half = run("half", 6);
     half.attempts.truncate(6);
-    assert!(fitted.why_not(&half).unwrap().contains("6 of at least 9 tasks of half are over"));
-    assert_eq!(fitted.why_not(&run("whole", 6)), None);
+    let expected = NotApplicable::NotFinished { run: "half".into(), n_over: 6, n_expected: 9 };
+    assert_eq!(classifier.judge(&half), Err(expected));
+    assert!(classifier.judge(&run("whole", 6)).is_ok());
 }
 
 #[test]
-fn a_manifest_with_other_classes_than_the_weights_is_refused() {
+fn a_manifest_with_other_classes_than_the_weights_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("model");
-    fit(Model::Centroid).write(&path, &Provenance::default()).unwrap();
+    train(ClassifierKind::Centroid).write(&path, &Provenance::default()).unwrap();
     let manifest = path.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
     let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
     json["body"]["classes"].as_array_mut().unwrap().pop();
     std::fs::write(&manifest, json.to_string()).unwrap();
-    let refused = Fitted::read(&path).err().unwrap().to_string();
-    assert!(refused.contains("names other classes"), "{refused}");
+    let rejected = TrainedClassifier::read(&path).err().unwrap().to_string();
+    assert!(rejected.contains("different classes"), "{rejected}");
 }
 
 #[test]
-fn trouble_of_a_few_tasks_is_unusual_and_nothing_is_said_to_be_as_usual_that_is_not() {
-    let fitted = fit(Model::Usual);
+fn a_fault_of_a_few_tasks_is_anomalous_and_its_delay_is_not_called_near_the_baseline() {
+    let classifier = train(ClassifierKind::Baseline);
     let mut slow = run("slow", 5);
     for attempt in &mut slow.attempts[..2] {
         let execution = attempt.execution.unwrap();
         attempt.execution = Span::new(execution.start(), execution.end() + 200.0).ok();
         attempt.stage_out = None;
     }
-    let verdict = fitted.classify(&slow);
-    assert_eq!(verdict.class, "unusual");
-    assert!(verdict.why.because.starts_with("run time of 2 of 8 count tasks"), "{}", verdict.why.because);
-    assert!(!verdict.why.because.contains("run time as usual"), "{}", verdict.why.because);
-    let healthy = fitted.classify(&run("healthy", 5));
-    assert_eq!(
-        (healthy.class.as_str(), healthy.why.because.as_str()),
-        (NORMAL, "all delays as usual: healthy")
-    );
+    let verdict = classifier.judge(&slow).unwrap();
+    assert_eq!(verdict.class, "anomalous");
+    let summary = &verdict.explanation.summary;
+    assert!(summary.starts_with("runtime of 2 of 8 count tasks"), "{summary}");
+    assert!(!summary.contains("runtime near the baseline"), "{summary}");
+    let healthy = classifier.judge(&run("healthy", 5)).unwrap();
+    let found = (healthy.class.as_str(), healthy.explanation.summary.as_str());
+    assert_eq!(found, (NORMAL, "all delays near the baseline: healthy"));
 }
 
 #[test]
-fn tasks_that_run_on_and_on_are_named_and_what_is_not_logged_is_known_to_be_missing() {
-    let fitted = fit(Model::Slowdown);
+fn overdue_tasks_are_named_and_missing_inputs_are_reported() {
+    let classifier = train(ClassifierKind::Slowdown);
     let mut hung = run("hung", 5);
     let since = hung.attempts[3].execution.take().unwrap().start();
     hung.attempts[3].running_since = Some(since);
     hung.attempts[8].execution = Span::new(since + 900.0, since + 930.0).ok();
-    let verdict = fitted.classify(&hung);
-    assert_eq!(verdict.why.overdue[0].tasks, ["count_ID0000003"]);
-    assert!(
-        verdict.why.because.starts_with("count_ID0000003 still runs after 930 s, usually"),
-        "{}",
-        verdict.why.because
-    );
-    assert!(fitted.lacks(&hung).is_empty());
-    hung.attempts.iter_mut().for_each(|attempt| (attempt.cpu_seconds, attempt.stage_in) = (None, None));
-    assert_eq!(fitted.lacks(&hung), ["CPU time", "stage-in"]);
-    // Run time that includes staging is not held against run time that does not.
-    assert!(
-        !fitted
-            .classify(&hung)
-            .why
-            .reasons
-            .iter()
-            .any(|reason| reason.delay == "run time" && reason.kind == "count")
-    );
+    let verdict = classifier.judge(&hung).unwrap();
+    assert_eq!(verdict.explanation.overdue[0].tasks, ["count_ID0000003"]);
+    let summary = &verdict.explanation.summary;
+    assert!(summary.starts_with("count_ID0000003 is still running after 930 s (baseline"), "{summary}");
+    for attempt in &mut hung.attempts {
+        attempt.stage_in = None;
+    }
+    let verdict = classifier.judge(&hung).unwrap();
+    assert_eq!(verdict.missing_inputs, [MissingInput::StageIn]);
+    // A runtime that includes staging is not compared with one that does not.
+    let is_runtime =
+        |reason: &workflows::explain::Reason| reason.delay == "runtime" && reason.kind == "count";
+    assert!(!verdict.explanation.reasons.iter().any(is_runtime));
+    for attempt in &mut hung.attempts {
+        attempt.cpu_seconds = None;
+    }
+    assert_eq!(classifier.judge(&hung), Err(NotApplicable::MissingInputs { run: "hung".into() }));
 }
 
 #[test]
-fn what_cannot_be_learnt_from_is_refused_in_a_line() {
+fn training_sets_that_lack_runs_or_classes_are_rejected() {
     let data = dataset(4);
-    let healthy: Vec<usize> = (0..data.runs.len()).filter(|at| data.runs[*at].class() == NORMAL).collect();
-    let fit = |model, runs: &[usize]| {
-        Fitted::fit(model, &data.select(runs), &[], &FitSettings::default(), |_| {})
-            .map(|_| ())
-            .unwrap_err()
-            .to_string()
+    let select = |is_healthy: bool| -> Vec<usize> {
+        (0..data.runs.len()).filter(|at| (data.runs[*at].class() == NORMAL) == is_healthy).collect()
     };
-    assert!(fit(Model::Slowdown, &healthy).contains("use --model usual"));
-    assert!(fit(Model::Trees, &healthy[..1]).contains("the least"));
-    let troubled: Vec<usize> = (0..data.runs.len()).filter(|at| data.runs[*at].class() != NORMAL).collect();
-    assert!(fit(Model::Slowdown, &troubled).contains("label some `normal`"));
+    let (healthy, faulty) = (select(true), select(false));
+    let train = |kind, runs: &[usize]| {
+        let plan = TrainingPlan::new(kind, ClassifierSettings::default()).unwrap();
+        TrainedClassifier::train(&plan, &data.select(runs), &[], &Stop::default(), |_| {}).err()
+    };
+    let (slowdown, trees) = (ClassifierKind::Slowdown, ClassifierKind::Trees);
+    assert!(matches!(train(slowdown, &healthy), Some(Error::SingleClass { .. })));
+    assert!(matches!(train(trees, &healthy[..1]), Some(Error::TooFewRuns { found: 1, .. })));
+    assert!(matches!(train(trees, &[]), Some(Error::TooFewRuns { found: 0, .. })));
+    for kind in [slowdown, ClassifierKind::Baseline] {
+        assert!(matches!(train(kind, &faulty), Some(Error::NoHealthyRuns { .. })));
+    }
+    assert_eq!(ClassifierKind::recommended_for(&data), slowdown);
 }
 
 #[test]
-fn reasons_name_the_tasks_the_delay_and_the_trouble() {
+fn a_training_ends_when_it_is_stopped() {
+    let data = dataset(4);
+    let all: Vec<usize> = (0..data.runs.len()).collect();
+    let stop = Stop::default();
+    stop.now();
+    for kind in KINDS {
+        let plan = TrainingPlan::new(kind, ClassifierSettings::default()).unwrap();
+        let found = TrainedClassifier::train(&plan, &data.select(&all), &[], &stop, |_| {});
+        assert!(matches!(found, Err(Error::Stopped(_))), "{}", kind.name());
+    }
+}
+
+#[test]
+fn reasons_name_the_tasks_the_delay_and_the_fault() {
     let data = dataset(10);
-    let fitted = fit(Model::Slowdown);
+    let classifier = train(ClassifierKind::Slowdown);
     let lossy = data.runs.iter().find(|one| one.class() == "loss").unwrap();
-    let verdict = fitted.classify(&lossy.recording.run);
+    let verdict = classifier.judge(&lossy.recording.run).unwrap();
     assert_eq!(verdict.class, "loss");
-    let first = &verdict.why.reasons[0];
-    assert_eq!((first.kind.as_str(), first.delay), ("count", "stage-in"));
-    assert!(first.ratio > 2.0 && first.tasks.len() >= 6 && first.to > first.from, "{first:?}");
-    assert!(
-        verdict.why.because.contains("stage-in of") && verdict.why.because.ends_with(": network"),
-        "{}",
-        verdict.why.because
-    );
-}
-
-#[test]
-fn a_classifier_of_the_first_version_is_still_read_and_judges_the_same() {
-    let golden = testbed::workspace().join("fixtures/artifact/workflows-v1");
-    if std::env::var_os("TRACEWISE_WRITE_GOLDEN").is_some() {
-        let data = dataset(6);
-        let all: Vec<usize> = (0..data.runs.len()).collect();
-        let settings = FitSettings { seed: 3, ..FitSettings::default() };
-        Fitted::fit(Model::Slowdown, &data.select(&all), &[], &settings, |_| {})
-            .unwrap()
-            .write(&golden, &Provenance::default())
-            .unwrap();
-    }
-    let fitted = Fitted::read(&golden).unwrap();
-    assert_eq!(fitted.classes, ["normal", "cpu", "hdd", "loss"]);
-    for one in dataset(10).runs {
-        assert_eq!(fitted.classify(&one.recording.run).class, one.class(), "{}", one.name());
-    }
+    let first = &verdict.explanation.reasons[0];
+    assert_eq!((first.kind.as_str(), first.delay), ("count", "stage_in"));
+    assert!(first.ratio > 2.0 && first.tasks.len() >= 6 && first.end > first.start, "{first:?}");
+    let summary = &verdict.explanation.summary;
+    assert!(summary.contains("stage_in of") && summary.ends_with(": network"), "{summary}");
 }

@@ -1,10 +1,10 @@
-//! Logs of every kind, whole, growing and broken.
+//! Readers of logs: complete, growing and damaged files.
 
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use workflows::read::follow::Follower;
+use workflows::read::follow::LogFollower;
 use workflows::read::{read, read_one};
 use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
@@ -17,7 +17,7 @@ fn attempt<'a>(run: &'a WorkflowRun, task: &str, number: u32) -> &'a TaskAttempt
 }
 
 #[test]
-fn a_submit_folder_and_its_database_tell_the_same_story() {
+fn a_submit_directory_and_its_database_give_the_same_run() {
     let folder = read_one(&fixture("submit")).unwrap().run;
     let database = read_one(&fixture("submit/blackdiamond-0.stampede.db")).unwrap().run;
     assert_eq!(folder.attempts.len(), database.attempts.len());
@@ -40,7 +40,7 @@ fn a_submit_folder_and_its_database_tell_the_same_story() {
     assert_eq!(first.stage_in.map(Span::seconds), Some(8.0));
     assert_eq!(attempt(&folder, "stage_in_local_local_0_0", 1).role, TaskRole::Transfer);
     let delays = folder.delays();
-    assert!(delays.iter().all(|delays| delays.workflow_system >= 0.0 && delays.finish > 0.0));
+    assert!(delays.iter().all(|delays| delays.wms_delay >= 0.0 && delays.finish > 0.0));
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn dagman_and_jobstate_agree_on_what_both_know() {
 }
 
 #[test]
-fn event_logs_are_those_of_htcondor() {
+fn event_logs_are_read_as_htcondor_reads_them() {
     let run = read_one(&fixture("events.log")).unwrap().run;
-    // What `fixtures/workflows/events.py` was told by HTCondor's own reader.
+    // `fixtures/workflows/events.py` wrote the expected values with HTCondor's own reader.
     let recorded: serde_json::Value =
         serde_json::from_slice(&fs::read(fixture("events.json")).unwrap()).unwrap();
     for one in recorded.as_array().unwrap() {
@@ -71,13 +71,13 @@ fn event_logs_are_those_of_htcondor() {
 }
 
 #[test]
-fn a_growing_log_is_read_on_from_where_it_was() {
+fn a_growing_log_is_read_from_where_the_last_read_ended() {
     let folder = tempfile::tempdir().unwrap();
     for (name, file) in [("submit/jobstate.log", "jobstate.log"), ("events.log", "events.log")] {
         let whole = fs::read(fixture(name)).unwrap();
         let path = folder.path().join(file);
         fs::write(&path, b"").unwrap();
-        let mut follower = Follower::new(&path).unwrap();
+        let mut follower = LogFollower::open(&path).unwrap();
         assert!(!follower.catch_up().unwrap(), "nothing is there yet");
         for piece in whole.chunks(97) {
             fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(piece).unwrap();
@@ -85,7 +85,7 @@ fn a_growing_log_is_read_on_from_where_it_was() {
         }
         assert_eq!(follower.recording("x").run.attempts, read_one(&fixture(name)).unwrap().run.attempts);
         fs::write(&path, b"short").unwrap();
-        assert!(follower.catch_up().unwrap_err().to_string().contains("become shorter"));
+        assert!(follower.catch_up().unwrap_err().to_string().contains("became shorter"));
     }
 }
 
@@ -101,7 +101,7 @@ fn instances_of_wfcommons_and_traces_of_nextflow_are_read() {
     assert_eq!(last.cpu_seconds, Some(9.0));
     let cyclic = read_one(&fixture("cyclic.json")).unwrap();
     assert!(
-        cyclic.warnings.iter().any(|warning| warning.contains("waits for itself")),
+        cyclic.warnings.iter().any(|warning| warning.contains("depends on itself")),
         "{:?}",
         cyclic.warnings
     );
@@ -115,7 +115,7 @@ fn instances_of_wfcommons_and_traces_of_nextflow_are_read() {
 }
 
 #[test]
-fn tasks_of_an_instance_are_told_apart_by_their_ids_and_cycles_are_cut() {
+fn tasks_of_an_instance_are_identified_by_their_ids_and_cycles_are_cut() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("instance.json");
     let task =
@@ -129,7 +129,7 @@ fn tasks_of_an_instance_are_told_apart_by_their_ids_and_cycles_are_cut() {
         read_one(&path).unwrap()
     };
     let begun = 1_714_557_600.0;
-    // Moments without a zone; the last has none at all.
+    // Times without a zone; the last task has none at all.
     let found = write(
         [task("a", &[]), task("b", &["a"]), task("c", &["b"])],
         [
@@ -140,19 +140,19 @@ fn tasks_of_an_instance_are_told_apart_by_their_ids_and_cycles_are_cut() {
     );
     assert_eq!(attempt(&found.run, "c", 1).execution, Span::new(begun + 24.0, begun + 25.0).ok());
     assert_eq!((attempt(&found.run, "b", 1).ready, found.run.children.len()), (Some(begun + 15.0), 2));
-    assert!(found.warnings[0].starts_with("1 tasks have no moments"), "{:?}", found.warnings);
-    // An edge that closes a cycle moves nothing; what cannot be is left out.
+    assert!(found.warnings[0].starts_with("1 tasks have no start time"), "{:?}", found.warnings);
+    // An edge that closes a cycle has no effect; an impossible task is skipped.
     let found = write(
         [task("a", &["b"]), task("b", &["a"]), task("c", &[])],
         [ran("a", 10.0, None), ran("b", 10.0, None), ran("c", -3.0, None)],
     );
-    assert!(found.warnings.iter().any(|warning| warning.contains("cannot have run for -3")));
+    assert!(found.warnings.iter().any(|warning| warning.contains("a runtime of -3 s is impossible")));
     let ready: Vec<f64> = found.run.attempts.iter().filter_map(|one| one.ready).collect();
     assert!(ready.contains(&begun) && ready.contains(&(begun + 10.0)), "{ready:?}");
 }
 
 #[test]
-fn event_logs_have_transfers_and_may_begin_in_the_middle() {
+fn event_logs_have_transfers_and_may_begin_late() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("events.log");
     let log = "001 (007.000.000) 2024-05-01 10:00:41 Job executing on host: <10.0.0.8:9618>\n...\n\
@@ -176,15 +176,15 @@ fn event_logs_have_transfers_and_may_begin_in_the_middle() {
         ("late", Some(19.0), Some(0))
     );
     let delays = attempt(&found.run, "moved", 1).delays(0.0);
-    assert_eq!((delays.queue, delays.stage_in, delays.run, delays.stage_out), (10.0, 30.0, 81.0, 20.0));
-    // What had succeeded and came again is of another run.
+    assert_eq!((delays.queue, delays.stage_in, delays.runtime, delays.stage_out), (10.0, 30.0, 81.0, 20.0));
+    // A task that is submitted again after it succeeded belongs to another run.
     assert!(found.warnings.iter().any(|warning| warning.starts_with("1 tasks were submitted again")));
     let running = attempt(&found.run, "moved", 2);
     assert_eq!(running.running_since.zip(found.run.end()).map(|(since, end)| end - since), Some(0.0));
 }
 
 #[test]
-fn retries_of_nextflow_are_counted_and_rows_that_are_there_twice_are_not() {
+fn retries_of_nextflow_are_counted_and_duplicate_rows_are_not() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace.txt");
     let row =
@@ -209,12 +209,9 @@ fn retries_of_nextflow_are_counted_and_rows_that_are_there_twice_are_not() {
         .unwrap();
     let found = read_one(&path).unwrap();
     assert_eq!(found.run.attempts.len(), 1);
-    assert_eq!(found.run.attempts[0].ready, None, "a moment that was never written is not one of 1970");
+    assert_eq!(found.run.attempts[0].ready, None, "zero stands for an unknown time");
     let said = found.warnings.join("; ");
-    assert!(
-        said.contains("1 rows are there twice") && said.contains("cannot have run for so long"),
-        "{said}"
-    );
+    assert!(said.contains("1 duplicate rows") && said.contains("the runtime of x_2 is impossible"), "{said}");
 }
 
 fn refused(path: &Path) -> String {
@@ -224,19 +221,19 @@ fn refused(path: &Path) -> String {
 }
 
 #[test]
-fn what_is_broken_is_said_in_a_line_and_the_rest_goes_on() {
+fn damaged_files_give_one_line_and_the_rest_is_read() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &[u8]| {
         let path = folder.path().join(name);
         fs::write(&path, text).unwrap();
         path
     };
-    assert!(refused(&file("empty", b"")).contains("it is empty"));
-    assert!(refused(&file("noise", &[0, 159, 146, 150])).contains("it is none of"));
-    assert!(refused(&file("half.json", b"{\"workflow\": ")).contains("it is no JSON"));
-    assert!(refused(folder.path()).contains("no submit folder of Pegasus"));
+    assert!(refused(&file("empty", b"")).contains("the file is empty"));
+    assert!(refused(&file("noise", &[0, 159, 146, 150])).contains("unknown format"));
+    assert!(refused(&file("half.json", b"{\"workflow\": ")).contains("not valid JSON"));
+    assert!(refused(folder.path()).contains("not a submit directory of Pegasus"));
     assert!(refused(&file("bad.db", b"SQLite format 3\0 and then nothing")).contains("stampede"));
-    assert!(refused(&file("head.csv", b",submit,runtime\n")).contains("there is no job in it"));
+    assert!(refused(&file("head.csv", b",submit,runtime\n")).contains("the table contains no job"));
     // A log that is cut off, with a job that never ends and a clock that goes back.
     let log = b"1700000000 INTERNAL *** DAGMAN_STARTED 1.0 ***\n1700000010 a SUBMIT 2.0 local - 1\n1700000020 a EXECUTE 2.0 local - 1\n\
         1700000005 a JOB_TERMINATED 2.0 local - 1\nthis is no line\n1700000030 b SUBMIT 3.0 local - 2\n1700000031 b EXEC";
@@ -244,7 +241,7 @@ fn what_is_broken_is_said_in_a_line_and_the_rest_goes_on() {
     let (a, b) = (attempt(&recording.run, "a", 1), attempt(&recording.run, "b", 1));
     assert_eq!((a.execution.map(Span::seconds), b.execution), (Some(0.0), None));
     let said = recording.warnings.join("; ");
-    for word in ["ended before they started", "line 5 is left out", "cut off"] {
+    for word in ["ended before they started", "line 5 is skipped", "cut off"] {
         assert!(said.contains(word), "{word}: {said}");
     }
     // Rows that are short or make no sense are left out of a table.
@@ -252,7 +249,7 @@ fn what_is_broken_is_said_in_a_line_and_the_rest_goes_on() {
     let recording = read_one(&file("run.csv", table)).unwrap();
     assert_eq!((recording.run.attempts.len(), recording.warnings.len()), (1, 3));
     assert!(
-        recording.warnings[0].starts_with("there is no column stage_in_delay"),
+        recording.warnings[0].starts_with("the table has no column stage_in_delay"),
         "{:?}",
         recording.warnings
     );
@@ -261,7 +258,7 @@ fn what_is_broken_is_said_in_a_line_and_the_rest_goes_on() {
     let recording = read_one(&file("ends.csv", table)).unwrap();
     assert_eq!(recording.run.attempts[0].execution.map(Span::start), Some(2.0));
     assert!(
-        recording.warnings.iter().any(|warning| warning == "line 2: ready is banana, which is no number")
+        recording.warnings.iter().any(|warning| warning == "line 2: ready is banana, which is not a number")
     );
     // Two workflows in one file.
     let two = [&log[..47], b"1700000050 c SUBMIT 4.0 local - 3\n", &log[..47]].concat();

@@ -1,8 +1,8 @@
-//! Runs of a small workflow, made with and without trouble.
+//! Runs of a small workflow, made with and without fault.
 
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
-use workflows::inject::{Trouble, inject};
+use workflows::inject::{Fault, Machine, inject};
 use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 use workflows::{Dataset, LabelledRun, Recording};
 
@@ -53,7 +53,9 @@ pub fn dataset(n_each: usize) -> Dataset {
             let healthy = run(&format!("made-{batch}-run{at:04}"), (class * 1_000 + at) as u64);
             let run = match label {
                 "normal" => healthy,
-                trouble => inject(&healthy, Trouble::parse(trouble).unwrap(), 4, at as u64).unwrap(),
+                fault => {
+                    inject(&healthy, Fault::parse(fault).unwrap(), &Machine::default(), at as u64).unwrap()
+                }
             };
             runs.push(LabelledRun::new(Recording { run, ..Recording::default() }, label));
         }

@@ -1,9 +1,13 @@
-//! Workflows from their logs to the name of their trouble, on runs that are made here.
+//! Workflow runs from their logs to a verdict, mostly on generated runs.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod contract;
+mod evidence;
+mod golden;
+mod hierarchical;
 mod logs;
 mod made;
 mod networks;
+mod properties;
 mod protocols;

@@ -1,4 +1,4 @@
-//! Networks against torchvision, and weights in the formats that others write.
+//! Networks compared with torchvision, and the weight formats of PyTorch.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ fn logits_are_those_of_torchvision() {
                 (name, tensor)
             })
             .collect();
-        weights::take(&net, &tensors, &mut parameters, true).unwrap();
+        weights::copy(&net, &tensors, &mut parameters, true).unwrap();
         drop(tensors);
         let picture = unit("picture", 224 * 224 * 3).into_iter().map(|u| u * 2.0 - 1.0).collect();
         let found = net.logits(&parameters, Value::pictures(picture, 224, 224, 3)).data;
@@ -94,7 +94,7 @@ fn weights_are_read_from_every_format_that_torch_writes() {
 }
 
 #[test]
-fn weights_that_are_none_or_of_another_network_are_refused_in_a_line() {
+fn damaged_weights_and_those_of_another_network_are_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);

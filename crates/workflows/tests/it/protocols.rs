@@ -1,17 +1,54 @@
-//! Evaluation: what is learnt from and what is judged never overlap, and what is filed wrongly is named.
+//! Evaluation protocols: training and test runs never overlap, and mislabelled runs are reported.
 
 use std::io::Write;
 
+use workflows::Error;
 use workflows::Recording;
-use workflows::classify::{FitSettings, Model};
+use workflows::classify::{ClassifierKind, ClassifierSettings, TrainingPlan};
 use workflows::dataset::{Dataset, NORMAL, Split};
-use workflows::evaluate::{Protocol, choose, evaluate, folds, per_job};
+use workflows::evaluate::{Evaluation, EvaluationPlan, Protocol, choose, evaluate, folds, per_job};
 use workflows::read::table;
+use workload::Stop;
 
 use crate::made::{dataset, run};
 
+fn evaluated(
+    kind: ClassifierKind,
+    data: &Dataset,
+    settings: ClassifierSettings,
+    protocol: Protocol,
+) -> Evaluation {
+    let training = TrainingPlan::new(kind, settings).unwrap();
+    let plan = EvaluationPlan { training: &training, protocol, split: None, is_nested: false };
+    evaluate(&plan, data, &Stop::default(), |_, _| {}).unwrap()
+}
+
 #[test]
-fn no_fold_judges_what_it_learnt_from_and_all_runs_are_judged_once() {
+fn an_evaluation_ends_within_a_second_of_being_stopped() {
+    let data = dataset(40);
+    for (kind, is_nested) in
+        [(ClassifierKind::Slowdown, false), (ClassifierKind::Slowdown, true), (ClassifierKind::Cnn, false)]
+    {
+        let training = TrainingPlan::new(kind, ClassifierSettings::default()).unwrap();
+        let protocol = Protocol::LeaveBatchOut;
+        let plan = EvaluationPlan { training: &training, protocol, split: None, is_nested };
+        let stop = Stop::default();
+        let stopped = stop.clone();
+        let stopper = std::thread::spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            stopped.now();
+            std::time::Instant::now()
+        });
+        let found = evaluate(&plan, &data, &stop, |_, _| {});
+        let requested = stopper.join().unwrap();
+        assert!(matches!(found, Err(Error::Stopped(_))), "{}", kind.name());
+        let waited = requested.elapsed().as_secs_f64();
+        assert!(waited < 1.0, "{} ended {waited:.1} s later", kind.name());
+    }
+}
+
+#[test]
+fn no_fold_judges_its_training_runs_and_every_run_is_judged_once() {
     let data = dataset(10);
     for protocol in [Protocol::Random, Protocol::LeaveBatchOut] {
         let (folds, _) = folds(&data, protocol, None, 1).unwrap();
@@ -24,7 +61,7 @@ fn no_fold_judges_what_it_learnt_from_and_all_runs_are_judged_once() {
                 let batch = &data.runs[fold.test[0]].batch;
                 assert!(
                     fold.train.iter().all(|at| data.runs[*at].batch != *batch),
-                    "{batch:?} is learnt from"
+                    "{batch:?} is in the training set"
                 );
             }
         }
@@ -32,58 +69,55 @@ fn no_fold_judges_what_it_learnt_from_and_all_runs_are_judged_once() {
 }
 
 #[test]
-fn figures_of_a_classifier_are_better_than_the_commonest_class() {
+fn a_classifier_is_better_than_the_majority_class() {
     let data = dataset(10);
-    let figures = evaluate(
-        Model::Slowdown,
-        &data,
-        Protocol::LeaveBatchOut,
-        None,
-        &FitSettings::default(),
-        false,
-        |_, _| {},
-    )
-    .unwrap();
-    assert!(figures.accuracy > 0.8 && figures.accuracy > figures.commonest_accuracy + 0.3, "{figures:?}");
-    assert_eq!(figures.confusion.iter().flatten().sum::<usize>(), data.runs.len());
-    assert_eq!(figures.while_running.keys().copied().collect::<Vec<_>>(), ["25", "50", "75"]);
+    let evaluation =
+        evaluated(ClassifierKind::Slowdown, &data, ClassifierSettings::default(), Protocol::LeaveBatchOut);
+    let majority = evaluation.majority_class_accuracy;
+    assert!(evaluation.accuracy > 0.8 && evaluation.accuracy > majority + 0.3, "{evaluation:?}");
+    assert_eq!(evaluation.confusion.iter().flatten().sum::<usize>(), data.runs.len());
+    assert_eq!(evaluation.while_running.keys().copied().collect::<Vec<_>>(), ["25", "50", "75"]);
 }
 
 #[test]
-fn what_is_chosen_for_a_fold_does_not_depend_on_what_it_judges() {
+fn hyper_parameters_of_a_fold_do_not_depend_on_its_test_runs() {
     let data = dataset(8);
     let (folds, _) = folds(&data, Protocol::LeaveBatchOut, None, 1).unwrap();
-    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
-    let chosen = choose::for_folds(&data, &folds, &settings, &|_, _| {}).unwrap();
+    let settings = ClassifierSettings { is_for_finished: true, ..ClassifierSettings::default() };
+    let chosen = choose::for_folds(&data, &folds, settings.seed, &Stop::default(), &|_, _| {}).unwrap();
     assert_eq!(chosen.len(), folds.len());
     for (fold, chosen) in folds.iter().zip(&chosen) {
         let mut without = data.clone();
-        fold.test.iter().for_each(|at| without.runs[*at].recording.run.attempts.clear());
-        let again = choose::for_folds(&without, std::slice::from_ref(fold), &settings, &|_, _| {}).unwrap();
+        for at in &fold.test {
+            without.runs[*at].recording.run.attempts.clear();
+        }
+        let one = std::slice::from_ref(fold);
+        let again = choose::for_folds(&without, one, settings.seed, &Stop::default(), &|_, _| {}).unwrap();
         assert_eq!(again, [*chosen]);
     }
-    let figures =
-        evaluate(Model::Slowdown, &data, Protocol::LeaveBatchOut, None, &settings, true, |_, _| {}).unwrap();
-    assert_eq!(figures.chosen, chosen);
-    assert!(figures.while_running.is_empty(), "nothing was learnt of runs that go on");
+    let training = TrainingPlan::new(ClassifierKind::Slowdown, settings).unwrap();
+    let protocol = Protocol::LeaveBatchOut;
+    let plan = EvaluationPlan { training: &training, protocol, split: None, is_nested: true };
+    let evaluation = evaluate(&plan, &data, &Stop::default(), |_, _| {}).unwrap();
+    assert_eq!(evaluation.chosen, chosen);
+    assert!(evaluation.while_running.is_empty(), "it was trained for finished runs");
 }
 
 #[test]
-fn folds_that_cannot_be_learnt_from_are_named_and_the_others_go_on() {
+fn a_fold_without_healthy_runs_is_skipped_and_the_others_are_judged() {
     let mut data = dataset(4);
-    // All healthy runs are of one batch: without it there is nothing to tell trouble from.
+    // All healthy runs are of one batch.
     for run in data.runs.iter_mut().filter(|run| run.class() == NORMAL) {
         run.batch = Some("20260101T000000Z".into());
     }
-    let settings = FitSettings { is_for_finished: true, ..FitSettings::default() };
-    let figures =
-        evaluate(Model::Slowdown, &data, Protocol::LeaveBatchOut, None, &settings, false, |_, _| {}).unwrap();
-    assert_eq!((figures.left_out.len(), figures.n_folds, figures.n_runs), (1, 6, 12));
-    assert!(figures.left_out[0].contains("told from healthy runs"));
+    let settings = ClassifierSettings { is_for_finished: true, ..ClassifierSettings::default() };
+    let evaluation = evaluated(ClassifierKind::Slowdown, &data, settings, Protocol::LeaveBatchOut);
+    assert_eq!((evaluation.skipped_folds.len(), evaluation.n_folds, evaluation.n_runs), (1, 6, 12));
+    assert!(evaluation.skipped_folds[0].contains("needs healthy runs"));
 }
 
 #[test]
-fn a_run_that_a_person_has_labelled_is_what_they_say() {
+fn a_new_label_replaces_the_old_one() {
     let mut data = dataset(4);
     let (n_runs, known) = (data.runs.len(), data.runs[5].recording.clone());
     assert_eq!(
@@ -96,7 +130,7 @@ fn a_run_that_a_person_has_labelled_is_what_they_say() {
 }
 
 #[test]
-fn runs_are_read_from_folders_and_archives_and_conflicts_are_left_out() {
+fn runs_are_read_from_directories_and_archives_and_conflicts_are_skipped() {
     let folder = tempfile::tempdir().unwrap();
     let write = |label: &str, name: &str, seed: u64| {
         let path = folder.path().join("runs").join(label);
@@ -116,11 +150,11 @@ fn runs_are_read_from_folders_and_archives_and_conflicts_are_left_out() {
     let data = Dataset::read(&runs).unwrap();
     assert_eq!(data.runs.len(), 8);
     assert!(
-        data.warnings.iter().any(|warning| warning.contains("filed under cpu_2 and hdd_50")),
+        data.warnings.iter().any(|warning| warning.contains("has the labels cpu_2 and hdd_50")),
         "{:?}",
         data.warnings
     );
-    assert!(data.warnings.iter().any(|warning| warning.contains("broken-run0009.csv is left out")));
+    assert!(data.warnings.iter().any(|warning| warning.contains("broken-run0009.csv is skipped")));
     let packed = folder.path().join("runs.tar.zst");
     let mut archive =
         tar::Builder::new(zstd::Encoder::new(std::fs::File::create(&packed).unwrap(), 1).unwrap());
@@ -145,7 +179,7 @@ fn runs_are_read_from_folders_and_archives_and_conflicts_are_left_out() {
 }
 
 #[test]
-fn troubled_tasks_are_found_among_their_neighbours() {
+fn anomalous_tasks_are_ranked_first() {
     let mut data = dataset(12);
     for one in &mut data.runs {
         let is_such = one.class() == "cpu";
@@ -157,15 +191,15 @@ fn troubled_tasks_are_found_among_their_neighbours() {
             .map(|attempt| (is_such && attempt.kind == "count").then(|| "cpu_3".into()));
         one.recording.labels = labels.collect();
     }
-    let found = per_job::evaluate(&data, 0).unwrap();
+    let found = per_job::evaluate(&data, 0, &Stop::default()).unwrap();
     assert!(found.unsupervised.roc_auc > 0.8 && found.supervised.roc_auc > 0.9, "{found:?}");
 }
 
 #[test]
-fn without_names_for_trouble_runs_are_usual_or_not() {
+fn a_baseline_separates_healthy_from_anomalous_runs() {
     let data = dataset(10);
-    let settings = FitSettings::default();
-    let figures = evaluate(Model::Usual, &data, Protocol::Random, None, &settings, false, |_, _| {}).unwrap();
-    assert_eq!(figures.classes, ["normal", "unusual"]);
-    assert!(figures.binary_balanced_accuracy > 0.8, "{figures:?}");
+    let settings = ClassifierSettings::default();
+    let evaluation = evaluated(ClassifierKind::Baseline, &data, settings, Protocol::Random);
+    assert_eq!(evaluation.classes, ["normal", "anomalous"]);
+    assert!(evaluation.binary_balanced_accuracy > 0.8, "{evaluation:?}");
 }

@@ -3,32 +3,35 @@
 use std::process::ExitCode;
 
 use serde_json::json;
-use workflows::classify::{Fitted, Verdict};
+use workflows::classify::{MissingInput, NotApplicable, TrainedClassifier, Verdict};
 
 use super::warn;
 use crate::args::ClassifyArgs;
 use crate::output::{eprint_note, print, print_json};
 
 pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
-    let fitted = Fitted::read(&args.model)?;
-    let (mut verdicts, mut is_good) = (Vec::new(), true);
+    let classifier = TrainedClassifier::read(&args.model)?;
+    let (mut verdicts, mut is_complete) = (Vec::new(), true);
     for path in &args.runs {
-        match workflows::read::read(path) {
-            Ok(recordings) => {
-                for recording in &recordings {
-                    warn(path, &recording.warnings);
-                    if let Some(reason) = fitted.why_not(&recording.run) {
-                        eprint_note(&format!("{}: {reason}", path.display()));
-                        is_good = false;
-                        continue;
-                    }
-                    warn(path, lack_in_words(&fitted.lacks(&recording.run)).as_slice());
-                    verdicts.push((path, fitted.classify(&recording.run)));
-                }
-            }
+        let recordings = match workflows::read::read(path) {
+            Ok(recordings) => recordings,
             Err(error) => {
                 eprint_note(&error.to_string());
-                is_good = false;
+                is_complete = false;
+                continue;
+            }
+        };
+        for recording in &recordings {
+            warn(path, &recording.warnings);
+            match classifier.judge(&recording.run) {
+                Ok(verdict) => {
+                    warn(path, missing_inputs_warning(&verdict.missing_inputs).as_slice());
+                    verdicts.push((path, verdict));
+                }
+                Err(reason) => {
+                    warn(path, &[with_hint(&reason)]);
+                    is_complete = false;
+                }
             }
         }
     }
@@ -44,23 +47,32 @@ pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
         print_json(&all)?;
     } else {
         for (_, verdict) in &verdicts {
-            print(&in_words(verdict))?;
+            print(&one_line(verdict))?;
         }
     }
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What is said of a log that does not have all that a model was taught by.
-pub fn lack_in_words(lacking: &[&str]) -> Option<String> {
-    (!lacking.is_empty()).then(|| {
-        format!(
-            "it says nothing of {}, which runs are told apart by: the verdict is less sure than it looks",
-            lacking.join(" and ")
-        )
+pub fn with_hint(reason: &NotApplicable) -> String {
+    let hint = match reason {
+        NotApplicable::MissingInputs { .. } => {
+            " (hint: the submit directory has them in the records of kickstart; logs alone do not)"
+        }
+        NotApplicable::NotFinished { .. } => " (hint: the model was trained with --finished)",
+        NotApplicable::OtherWorkflow { .. } | NotApplicable::TooEarly { .. } => "",
+    };
+    format!("{reason}{hint}")
+}
+
+pub fn missing_inputs_warning(missing: &[MissingInput]) -> Option<String> {
+    let names: Vec<&str> = missing.iter().map(|input| input.name()).collect();
+    (!names.is_empty()).then(|| {
+        format!("the run lacks {}; the verdict is less certain than its probability", names.join(" and "))
     })
 }
 
-pub fn in_words(verdict: &Verdict) -> String {
-    let chance = verdict.probabilities.get(&verdict.class).copied().unwrap_or_default();
-    format!("{}: {} ({:.0} %): {}", verdict.run, verdict.class, chance * 100.0, verdict.why.because)
+pub fn one_line(verdict: &Verdict) -> String {
+    let probability = verdict.probabilities.get(&verdict.class).copied().unwrap_or_default();
+    let summary = &verdict.explanation.summary;
+    format!("{}: {} ({:.0} %): {summary}", verdict.run, verdict.class, probability * 100.0)
 }

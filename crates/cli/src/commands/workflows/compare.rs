@@ -8,10 +8,10 @@ use super::read_run;
 use crate::args::CompareRunsArgs;
 use crate::output::{print, print_json, print_table};
 
-/// Tasks that only one run has and that are named.
-const MOST_NAMES: usize = 5;
+/// Names that are shown of tasks that only one run has.
+const MAX_NAMES: usize = 5;
 /// Tasks that are shown.
-const MOST_TASKS: usize = 15;
+const MAX_TASKS: usize = 15;
 
 pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
     let (before, after) = (read_run(&args.before)?.run, read_run(&args.after)?.run);
@@ -20,7 +20,7 @@ pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
         print_json(&found)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows = found.tasks.iter().take(MOST_TASKS).map(|task| {
+    let rows = found.tasks.iter().take(MAX_TASKS).map(|task| {
         vec![
             task.task.clone(),
             task.delay.to_owned(),
@@ -31,18 +31,22 @@ pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
     });
     print_table(&["TASK", "DELAY", ">BEFORE", ">AFTER", ">CHANGE"], &rows.collect::<Vec<_>>())?;
     let missing = |names: &[String], which: &str| {
-        let (told, rest) = names.split_at(names.len().min(MOST_NAMES));
+        let (shown, rest) = names.split_at(names.len().min(MAX_NAMES));
         let more = if rest.is_empty() { String::new() } else { format!(" and {} more", rest.len()) };
-        if told.is_empty() { String::new() } else { format!("; only in {which}: {}{more}", told.join(", ")) }
+        if shown.is_empty() {
+            String::new()
+        } else {
+            format!("; only in {which}: {}{more}", shown.join(", "))
+        }
     };
     print(&format!(
-        "\n{} took {:.0} s, {} took {:.0} s; the largest change of each of {} tasks, the {} largest shown{}{}",
+        "\n{} took {:.0} s, {} took {:.0} s; {} tasks are in both, the {} with the largest change are shown{}{}",
         before.name,
         before.makespan(),
         after.name,
         after.makespan(),
         found.tasks.len(),
-        found.tasks.len().min(MOST_TASKS),
+        found.tasks.len().min(MAX_TASKS),
         missing(&found.only_before, "the first"),
         missing(&found.only_after, "the second"),
     ))?;

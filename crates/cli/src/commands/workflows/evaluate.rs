@@ -4,69 +4,66 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use workflows::Dataset;
-use workflows::evaluate::{Figures, Protocol, evaluate, per_job, report};
+use workflows::evaluate::{Evaluation, EvaluationPlan, Protocol, evaluate, per_job, report};
+use workload::Stop;
 
-use super::{missing_in_words, read_runs};
+use super::super::stop_on_ctrl_c;
+use super::{missing_runs_warning, read_runs, training_plan, with_hint};
 use crate::args::EvaluateRunsArgs;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 
 pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     let data = read_runs(&args.runs)?;
+    let stop = stop_on_ctrl_c(None)?;
     if args.per_job {
-        return tasks(&data, args);
+        return rank_tasks(&data, args, &stop);
     }
-    let model = args.model.for_runs(&data);
-    let settings = args.learning.settings(model)?;
-    let has_batches = data.runs.iter().any(|run| run.batch.is_some());
+    let training = training_plan(args.classifier, &args.training, &data)?;
+    let name = training.kind().name();
+    let has_split = args.split.is_some();
     let protocols: Vec<Protocol> = match args.protocol {
         Some(protocol) => vec![protocol],
         None => {
-            if !has_batches {
-                eprint_note("leave-batch-out is left out: no run says of which batch it is");
+            for protocol in Protocol::ALL.into_iter().filter(|one| !one.is_possible(&data, has_split)) {
+                let needs = if protocol == Protocol::Authors { "--split" } else { "runs with batches" };
+                eprint_note(&format!("{} is skipped: it needs {needs}", protocol.name()));
             }
-            if args.split.is_none() {
-                eprint_note("authors is left out: there is no --split");
-            }
-            let is_possible = |protocol: &Protocol| match protocol {
-                Protocol::Authors => args.split.is_some(),
-                Protocol::Random => true,
-                Protocol::LeaveBatchOut => has_batches,
-            };
-            Protocol::ALL.into_iter().filter(is_possible).collect()
+            Protocol::ALL.into_iter().filter(|one| one.is_possible(&data, has_split)).collect()
         }
     };
-    let mut all: Vec<Figures> = Vec::new();
+    let mut all: Vec<Evaluation> = Vec::new();
     for protocol in protocols {
-        let progress = Progress::new(format!("{}, {}", model.name(), protocol.name()));
-        let tell = |done: usize, total: usize| progress.update(done as u64, total as u64);
-        let found = evaluate(model, &data, protocol, args.split.as_deref(), &settings, args.nested, tell);
+        let progress = Progress::new(format!("{name}, {}", protocol.name()));
+        let update = |done: usize, total: usize| progress.update(done as u64, total as u64);
+        let split = args.split.as_deref();
+        let plan = EvaluationPlan { training: &training, protocol, split, is_nested: args.nested };
+        let found = evaluate(&plan, &data, &stop, update);
         drop(progress);
         match found {
-            Ok(figures) => all.push(figures),
-            Err(error) if args.protocol.is_none() => {
-                eprint_note(&format!("{} is left out: {error}", protocol.name()));
+            Ok(evaluation) => all.push(evaluation),
+            Err(error) if args.protocol.is_none() && !error.is_stopped() => {
+                eprint_note(&format!("{} is skipped: {error}", protocol.name()));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(with_hint(error)),
         }
     }
-    for figures in &all {
-        for (reason, count) in counted(&figures.left_out) {
-            eprint_note(&format!("{}: folds that are left out: {count}, because {reason}", figures.protocol));
+    for evaluation in &all {
+        for (reason, count) in counted(&evaluation.skipped_folds) {
+            eprint_note(&format!("{}: {count} folds are skipped: {reason}", evaluation.protocol));
         }
-        if let Some(words) = missing_in_words(&figures.missing) {
-            eprint_note(&words);
+        if let Some(warning) = missing_runs_warning(&evaluation.missing) {
+            eprint_note(&warning);
         }
     }
     if all.is_empty() {
-        anyhow::bail!("there is nothing to judge by");
+        anyhow::bail!("no protocol could be evaluated");
     }
     if let Some(out) = &args.out {
         let origin = format!(
-            "tracewise workflows evaluate --model {} --runs {}, seed {}",
-            model.name(),
+            "tracewise workflows evaluate --classifier {name} --runs {}, seed {}",
             args.runs.display(),
-            args.learning.seed
+            args.training.seed
         );
         eprint_note(&report::write(&all, out, &origin)?.display().to_string());
     }
@@ -79,17 +76,20 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     }
     let (header, rows) = report::table(&all);
     print_table(&header, &rows)?;
-    for figures in &all {
-        if !figures.conflicting.is_empty() {
-            eprint_note(&format!("left out, filed under another label: {}", figures.conflicting.join(", ")));
+    for evaluation in &all {
+        if !evaluation.conflicting.is_empty() {
+            eprint_note(&format!(
+                "skipped, because the split and the data have different labels: {}",
+                evaluation.conflicting.join(", ")
+            ));
         }
-        print(&format!("\n{}", figures.protocol))?;
-        let (header, rows) = report::confusion(figures);
+        print(&format!("\n{}", evaluation.protocol))?;
+        let (header, rows) = report::confusion(evaluation);
         print_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
-        let early: Vec<String> = figures
+        let early: Vec<String> = evaluation
             .while_running
             .iter()
-            .map(|(share, accuracy)| format!("{accuracy:.3} after {share} % of the run"))
+            .map(|(percent, accuracy)| format!("{accuracy:.3} after {percent} % of the run"))
             .collect();
         if !early.is_empty() {
             print(&format!("accuracy while it runs: {}", early.join(", ")))?;
@@ -98,15 +98,17 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Each of some words once, with how often it is there.
-fn counted(words: &[String]) -> BTreeMap<&str, usize> {
+/// How often each text occurs.
+fn counted(texts: &[String]) -> BTreeMap<&str, usize> {
     let mut counts = BTreeMap::new();
-    words.iter().for_each(|word| *counts.entry(word.as_str()).or_default() += 1);
+    for text in texts {
+        *counts.entry(text.as_str()).or_default() += 1;
+    }
     counts
 }
 
-fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
-    let found = per_job::evaluate(data, args.learning.seed)?;
+fn rank_tasks(data: &Dataset, args: &EvaluateRunsArgs, stop: &Stop) -> anyhow::Result<ExitCode> {
+    let found = per_job::evaluate(data, args.training.seed, stop)?;
     if args.json {
         print_json(&found)?;
         return Ok(ExitCode::SUCCESS);
@@ -115,9 +117,9 @@ fn tasks(data: &Dataset, args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
         vec![name.to_owned(), format!("{:.3}", ranking.roc_auc), format!("{:.3}", ranking.average_precision)]
     };
     let rows = vec![
-        vec!["random".into(), "0.500".into(), format!("{:.3}", found.troubled_share)],
+        vec!["random".into(), "0.500".into(), format!("{:.3}", found.anomalous_fraction)],
         row("no labels, each task alone", found.alone),
-        row("no labels, beside those on its machine", found.unsupervised),
+        row("no labels, with the tasks on its host", found.unsupervised),
         row("with labels, folds by run", found.supervised),
     ];
     print_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;

@@ -1,53 +1,43 @@
 //! `tracewise workflows inject`
 
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::process::ExitCode;
 
 use anyhow::Context;
-use workflows::inject::{Trouble, inject};
-use workflows::read::table;
+use workflows::inject::{Fault, Machine, inject};
 
-use super::read_run;
+use super::{read_run, with_hint, write_run};
 use crate::args::InjectRunArgs;
 use crate::output::{eprint_note, print};
 
 pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
-    let troubles: Vec<Trouble> =
-        args.trouble.iter().map(|text| Trouble::parse(text)).collect::<Result<_, _>>()?;
-    let (mut written, mut is_good) = (HashSet::new(), true);
+    let faults: Vec<Fault> = args.fault.iter().map(|text| Fault::parse(text)).collect::<Result<_, _>>()?;
+    let machine = Machine { cores: args.cores, disk_write_mb_per_second: args.disk_write_rate };
+    let (mut written, mut is_complete) = (HashSet::new(), true);
     for path in &args.runs {
-        let recording = match read_run(path) {
-            Ok(recording) => recording,
+        let run = match read_run(path) {
+            Ok(recording) => recording.run,
             Err(error) => {
                 eprint_note(&format!("{error:#}"));
-                is_good = false;
+                is_complete = false;
                 continue;
             }
         };
-        if !written.insert(recording.run.name.clone()) {
-            eprint_note(&format!(
-                "{}: another run is called {}, too: rename one",
-                path.display(),
-                recording.run.name
-            ));
-            is_good = false;
+        if !written.insert(run.name.clone()) {
+            eprint_note(&format!("{} is skipped: another run has the name {}", path.display(), run.name));
+            is_complete = false;
             continue;
         }
-        for trouble in &troubles {
-            let made = inject(&recording.run, *trouble, args.cores, args.seed)?;
-            let folder = args.out.join(trouble.label());
-            fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-            let out = folder.join(format!("{}.csv", made.name));
-            let file = File::create(&out).with_context(|| out.display().to_string())?;
-            table::write(&made, &[], file).with_context(|| out.display().to_string())?;
-            print(&format!(
-                "{}: {:.0} s, {:.0} s before",
-                out.display(),
-                made.makespan(),
-                recording.run.makespan()
-            ))?;
+        for fault in &faults {
+            let injected = inject(&run, *fault, &machine, args.seed).map_err(with_hint)?;
+            let directory = args.out.join(fault.label());
+            fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+            let out = directory.join(format!("{}.csv", injected.name));
+            write_run(&injected, &out)?;
+            let (after, before) = (injected.makespan(), run.makespan());
+            print(&format!("{}: {after:.0} s instead of {before:.0} s", out.display()))?;
         }
     }
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -13,11 +13,12 @@ mod train;
 use std::path::Path;
 use std::process::ExitCode;
 
-use workflows::classify::{FitSettings, Model};
-use workflows::dataset::NORMAL;
-use workflows::{Dataset, Recording};
+use anyhow::Context;
+use workflows::classify::{ClassifierKind, ClassifierSettings, TrainingPlan};
+use workflows::workflow::WorkflowRun;
+use workflows::{Dataset, Error, Recording, SettingsError};
 
-use crate::args::{Learning, WhichModel, WorkflowsCommand};
+use crate::args::{TrainingArgs, WhichClassifier, WorkflowsCommand};
 use crate::output::eprint_note;
 
 pub fn run(command: WorkflowsCommand) -> anyhow::Result<ExitCode> {
@@ -34,7 +35,7 @@ pub fn run(command: WorkflowsCommand) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Reads the single run of a file, and says what had to be left out.
+/// Reads a file with a single run and prints its warnings.
 fn read_run(path: &Path) -> anyhow::Result<Recording> {
     let recording = workflows::read::read_one(path)?;
     warn(path, &recording.warnings);
@@ -42,13 +43,14 @@ fn read_run(path: &Path) -> anyhow::Result<Recording> {
 }
 
 fn warn(path: &Path, warnings: &[String]) {
-    warnings.iter().for_each(|warning| eprint_note(&format!("{}: {warning}", path.display())));
+    for warning in warnings {
+        eprint_note(&format!("{}: {warning}", path.display()));
+    }
 }
 
-/// What is said of runs of a split that are not in the data.
-fn missing_in_words(missing: &[String]) -> Option<String> {
+fn missing_runs_warning(missing: &[String]) -> Option<String> {
     let first = missing.first()?;
-    Some(format!("{} runs of the split are not in the data, the first of which is {first}", missing.len()))
+    Some(format!("{} runs of the split are not in the data, such as {first}", missing.len()))
 }
 
 fn read_runs(path: &Path) -> anyhow::Result<Dataset> {
@@ -57,48 +59,56 @@ fn read_runs(path: &Path) -> anyhow::Result<Dataset> {
     Ok(data)
 }
 
-impl WhichModel {
-    /// The recommended one for these runs.
-    fn for_runs(self, data: &Dataset) -> Model {
-        match self {
-            Self::This(model) => model,
-            Self::Best if data.classes() == [NORMAL] => Model::Usual,
-            Self::Best => Model::BEST,
-        }
-    }
+/// Writes a run as a table.
+fn write_run(run: &WorkflowRun, path: &Path) -> anyhow::Result<()> {
+    let mut table = Vec::new();
+    workflows::read::table::write(run, &[], &mut table).with_context(|| path.display().to_string())?;
+    Ok(files::write(path, &table)?)
 }
 
-impl Learning {
-    fn settings(&self, model: Model) -> anyhow::Result<FitSettings> {
-        if model.network().is_none() && (self.weights.is_some() || self.augment || self.fine_tune) {
-            anyhow::bail!(
-                "{} looks at no pictures: --weights, --augment and --fine-tune are for networks",
-                model.name()
-            );
-        }
-        if self.epochs == Some(0) {
-            anyhow::bail!("nothing is learnt in no epochs: --epochs has to be at least one");
-        }
-        if model == Model::Cnn && self.weights.is_some() {
-            anyhow::bail!("cnn is trained from scratch: there are no published weights of it");
-        }
-        if self.augment && model != Model::Cnn && !self.fine_tune {
-            anyhow::bail!("with --augment, a network with published weights has to learn: add --fine-tune");
-        }
-        if model.network().is_some() && model != Model::Cnn && self.weights.is_none() {
-            eprint_note(&format!(
-                "{} starts from random weights: --weights has published ones",
-                model.name()
-            ));
-        }
-        Ok(FitSettings {
-            seed: self.seed,
-            weights: self.weights.clone(),
-            is_fine_tuned: self.fine_tune,
-            is_augmented: self.augment,
-            n_epochs: self.epochs,
-            is_for_finished: self.finished,
-            ..FitSettings::default()
-        })
+/// The classifier to train and its settings.
+fn training_plan(
+    which: WhichClassifier,
+    args: &TrainingArgs,
+    data: &Dataset,
+) -> anyhow::Result<TrainingPlan> {
+    let kind = match which {
+        WhichClassifier::This(kind) => kind,
+        WhichClassifier::Best => ClassifierKind::recommended_for(data),
+    };
+    let settings = ClassifierSettings {
+        seed: args.seed,
+        weights: args.weights.clone(),
+        is_fine_tuned: args.fine_tune,
+        is_augmented: args.augment,
+        n_epochs: args.epochs,
+        is_for_finished: args.finished,
+        ..ClassifierSettings::default()
+    };
+    let plan = TrainingPlan::new(kind, settings).map_err(Error::from).map_err(with_hint)?;
+    if plan.lacks_pretrained_weights() {
+        eprint_note(&format!(
+            "{} starts from random weights; --weights loads pre-trained ones",
+            plan.kind().name()
+        ));
     }
+    Ok(plan)
+}
+
+/// Adds the flag that helps to an error of the library.
+fn with_hint(error: Error) -> anyhow::Error {
+    let hint = match &error {
+        Error::SingleClass { .. } => "with healthy runs alone, use --classifier baseline",
+        Error::NoHealthyRuns { .. } => "healthy runs are in the directory `normal`",
+        Error::NoSplit => "give it with --split",
+        Error::TooFewCores { .. } => "--cores sets the cores of every machine",
+        Error::NoDiskSlowdown { .. } => "--disk-write-rate sets the rate without a fault",
+        Error::Settings(SettingsError::NotANetwork(_)) => {
+            "--weights, --augment and --fine-tune need a network as --classifier"
+        }
+        Error::Settings(SettingsError::NoEpochs) => "--epochs must be at least 1",
+        Error::Settings(SettingsError::AugmentationNeedsFineTuning(_)) => "add --fine-tune",
+        _ => return error.into(),
+    };
+    anyhow::anyhow!("{error} (hint: {hint})")
 }

@@ -13,7 +13,9 @@ use crate::output::{print, print_json, print_table};
 
 pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
     let recordings = workflows::read::read(&args.run)?;
-    recordings.iter().for_each(|recording| warn(&args.run, &recording.warnings));
+    for recording in &recordings {
+        warn(&args.run, &recording.warnings);
+    }
     if args.json {
         let runs: Vec<_> =
             recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
@@ -55,7 +57,7 @@ fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
     json!({ "run": run.name, "start": run.start(), "makespan": run.makespan(), "attempts": attempts })
 }
 
-/// A row a kind: how many tasks, and where their time went.
+/// One row per kind: the number of tasks and their mean delays.
 fn show(run: &WorkflowRun) -> anyhow::Result<()> {
     let delays = run.delays();
     let mut kinds: Vec<&str> = Vec::new();
@@ -78,11 +80,11 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
                 count(&|at| run.attempts[at].attempt == 1),
                 count(&|at| run.attempts[at].attempt > 1),
                 count(&|at| run.attempts[at].exit_code.is_some_and(|code| code != 0)),
-                mean(&|at| delays[at].workflow_system),
+                mean(&|at| delays[at].wms_delay),
                 mean(&|at| delays[at].pre_script),
                 mean(&|at| delays[at].queue),
                 mean(&|at| delays[at].stage_in),
-                mean(&|at| delays[at].run),
+                mean(&|at| delays[at].runtime),
                 mean(&|at| run.attempts[at].cpu_seconds.unwrap_or_default()),
                 mean(&|at| delays[at].stage_out),
                 mean(&|at| delays[at].post_script),
@@ -94,27 +96,27 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         ">TASKS",
         ">RETRIES",
         ">FAILED",
-        ">SYSTEM",
-        ">PRE",
+        ">WMS_DELAY",
+        ">PRE_SCRIPT",
         ">QUEUE",
-        ">STAGE-IN",
-        ">RUN",
-        ">CPU",
-        ">STAGE-OUT",
-        ">POST",
+        ">STAGE_IN",
+        ">RUNTIME",
+        ">CPU_TIME",
+        ">STAGE_OUT",
+        ">POST_SCRIPT",
     ];
     print_table(&header, &rows)?;
     let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
-    let begun: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
+    let started: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
     let planned: BTreeSet<&TaskName> =
         run.children.iter().flat_map(|(parent, children)| [parent].into_iter().chain(children)).collect();
-    let n_never = planned.difference(&begun).count();
+    let n_never = planned.difference(&started).count();
     let mut open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
     if n_never > 0 {
-        open += &format!(", {n_never} of {} tasks never begun", planned.len());
+        open += &format!(", {n_never} of {} tasks never started", planned.len());
     }
     print(&format!(
-        "\n{}: {} attempts{open} in {:.0} s; delays are means, in seconds",
+        "\n{}: {} attempts{open} in {:.0} s; delays are means in seconds",
         run.name,
         show_count(run.attempts.len() as u64),
         run.makespan()

@@ -1,5 +1,4 @@
-//! Grad-CAM (Selvaraju et al., 2017): where in a picture a network found what speaks for a class, and which tasks of the
-//! chart lie there.
+//! Grad-CAM (Selvaraju et al., 2017): the regions of a chart that are evidence for a class, and the tasks in these regions.
 
 use learn::nn::ops::loss::known;
 use learn::nn::parameters::Parameters;
@@ -8,7 +7,7 @@ use learn::nn::tape::{Layout, Tape, Value};
 use super::net::Net;
 use crate::classify::Evidence;
 
-/// How much each place of a picture speaks for a class, line by line.
+/// The evidence for a class at each position of a chart, row by row.
 pub struct Map {
     height: usize,
     width: usize,
@@ -32,7 +31,9 @@ pub fn map(net: &Net, parameters: &Parameters, picture: Value, class: usize) -> 
     let channels = value.n_columns;
     let mut weights = vec![0.0f64; channels];
     for row in gradient.chunks_exact(channels) {
-        weights.iter_mut().zip(row).for_each(|(weight, slope)| *weight += f64::from(*slope));
+        for (weight, slope) in weights.iter_mut().zip(row) {
+            *weight += f64::from(*slope);
+        }
     }
     let place = |row: &[f32]| {
         row.iter().zip(&weights).map(|(value, weight)| f64::from(*value) * weight).sum::<f64>().max(0.0)
@@ -40,7 +41,7 @@ pub fn map(net: &Net, parameters: &Parameters, picture: Value, class: usize) -> 
     Map { height, width, values: value.data.chunks_exact(channels).map(place).collect() }
 }
 
-/// A row of the chart has the weight of the line of the map that it lies in.
+/// Gives each row of the chart the weight of the row of the map that it lies in.
 pub fn to_attempts(map: &Map, n_rows: usize) -> Evidence {
     let line = |at: usize| &map.values[at * map.width..(at + 1) * map.width];
     let sums: Vec<f64> = (0..map.height).map(|at| line(at).iter().sum()).collect();

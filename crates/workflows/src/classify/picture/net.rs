@@ -1,5 +1,5 @@
-//! Networks that look at pictures: layers one after the other, with short cuts around some of them. The normalisation of
-//! batches that the published weights come with is folded into the convolution before it.
+//! The networks: sequences of layers, with residual connections. Batch normalisation of pre-trained weights is folded into
+//! the convolution before it.
 
 use learn::nn::ops::arithmetic::add;
 use learn::nn::ops::conv2d::{Border, Conv2d, Rectifier, Windows};
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Network {
-    /// From scratch: four convolutions and two layers.
+    /// Four convolutions and two linear layers, trained from scratch.
     Small,
     /// Krizhevsky (2014), as in torchvision.
     Alexnet,
@@ -24,7 +24,7 @@ pub enum Network {
     Vgg16,
     /// He et al. (2015).
     Resnet18,
-    /// Tan and Le (2019), without squeezing and with a rectifier that stops at six.
+    /// Tan and Le (2019), without squeeze-and-excitation and with ReLU6.
     EfficientnetLite0,
 }
 
@@ -39,19 +39,19 @@ impl Network {
         }
     }
 
-    /// Pixels on a side of what it looks at.
+    /// The side of its input, in pixels.
     pub fn side(self) -> usize {
         if self == Self::Small { 128 } else { 224 }
     }
 }
 
-/// Where the numbers of a layer are in published weights.
+/// The name of a layer in pre-trained weights.
 #[derive(Debug, Clone)]
 pub(super) struct Source {
     pub name: String,
-    /// The normalisation after it, and what is added to its variance.
+    /// The batch normalisation after it, and the epsilon that is added to its variance.
     pub norm: Option<(String, f32)>,
-    /// Pixels that a first layer of rows looked at: published rows have channels first.
+    /// Pixels of the input of the first linear layer, whose pre-trained rows have channels first.
     pub pixels: Option<usize>,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Layer {
     AsRows,
     Linear(Linear, Source),
     Dropout(f32),
-    /// The body, and what goes past it: through a convolution, or as it is.
+    /// A body and a shortcut past it, which may have a convolution.
     Residual {
         body: Vec<Layer>,
         past: Option<Box<Layer>>,
@@ -74,7 +74,7 @@ pub(super) enum Layer {
 
 pub struct Net {
     pub(super) layers: Vec<Layer>,
-    /// Numbers that the last layer looks at.
+    /// Inputs of the last layer.
     pub n_features: usize,
 }
 
@@ -147,13 +147,13 @@ impl Net {
         Self { layers: builder.layers, n_features }
     }
 
-    /// Logits of pictures, on a tape; with a seed for what is left out while it learns.
+    /// Logits of images, on a tape; with a seed for dropout during training.
     pub fn forward(&self, tape: &mut Tape<'_>, x: Var, dropout: Option<u64>) -> Var {
         let mut rng = dropout.map(Xoshiro256PlusPlus::seed_from_u64);
         self.layers.iter().fold(x, |x, layer| layer.forward(tape, x, rng.as_mut()))
     }
 
-    /// The pictures after the last layer that still makes pictures, and the logits.
+    /// The feature maps of the last convolution, and the logits.
     pub fn forward_with_maps(&self, tape: &mut Tape<'_>, x: Var) -> (Var, Var) {
         let is_map =
             |layer: &Layer| matches!(layer, Layer::Conv(..) | Layer::Depthwise(..) | Layer::Residual { .. });
@@ -168,7 +168,7 @@ impl Net {
         (maps, at)
     }
 
-    /// What the last layer looks at, without a tape.
+    /// The inputs of the last layer, without a tape.
     pub fn features(&self, parameters: &Parameters, x: Value) -> Value {
         let n_layers = self.layers.len() - 1;
         self.layers[..n_layers].iter().fold(x, |x, layer| layer.compute(parameters, x))

@@ -1,4 +1,4 @@
-//! Published weights, brought into the order of ours: channels last, and normalisation folded into what it follows.
+//! Pre-trained weights, converted to channels last, with batch normalisation folded into the layer before it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use learn::weights::WeightsError;
 
 use super::net::{Layer, Net, Network, Source};
 
-/// Loads a file into a network; its last layer only if that is asked for.
+/// Loads a file into a network, with or without its last layer.
 pub fn load(
     net: &Net,
     network: Network,
@@ -21,11 +21,11 @@ pub fn load(
         path: path.to_owned(),
         reason: format!("{reason}; {} is expected", network.name()),
     };
-    take(net, &tensors, parameters, with_head).map_err(other)
+    copy(net, &tensors, parameters, with_head).map_err(other)
 }
 
-/// The same for tensors that are read already.
-pub fn take(
+/// Copies tensors into a network, with or without its last layer.
+pub fn copy(
     net: &Net,
     tensors: &Tensors,
     parameters: &mut Parameters,
@@ -36,31 +36,39 @@ pub fn take(
     net.layers[..last].iter().try_for_each(|layer| load_layer(layer, tensors, parameters))
 }
 
-/// Random weights as wide as deep networks of rectifiers need them (He et al., 2015), where there are no published ones.
-pub fn widen(net: &Net, parameters: &mut Parameters) {
-    net.layers.iter().for_each(|layer| widen_layer(layer, parameters));
+/// Random weights with the variance that deep ReLU networks need (He et al., 2015), if there are no pre-trained ones.
+pub fn initialise(net: &Net, parameters: &mut Parameters) {
+    for layer in &net.layers {
+        initialise_layer(layer, parameters);
+    }
 }
 
-fn widen_layer(layer: &Layer, parameters: &mut Parameters) {
-    let mut widen = |weight: ParameterId, bias: ParameterId| {
-        parameters.get_mut(weight).iter_mut().for_each(|value| *value *= 6f32.sqrt());
+fn initialise_layer(layer: &Layer, parameters: &mut Parameters) {
+    let mut initialise = |weight: ParameterId, bias: ParameterId| {
+        for value in parameters.get_mut(weight) {
+            *value *= 6f32.sqrt();
+        }
         parameters.get_mut(bias).fill(0.0);
     };
     match layer {
-        Layer::Conv(one, _) => widen(one.weight, one.bias),
-        Layer::Depthwise(one, _) => widen(one.weight, one.bias),
-        Layer::Linear(one, _) => widen(one.weight, one.bias),
+        Layer::Conv(one, _) => initialise(one.weight, one.bias),
+        Layer::Depthwise(one, _) => initialise(one.weight, one.bias),
+        Layer::Linear(one, _) => initialise(one.weight, one.bias),
         Layer::Residual { body, past, .. } => {
-            body.iter().chain(past.as_deref()).for_each(|layer| widen_layer(layer, parameters));
+            for layer in body.iter().chain(past.as_deref()) {
+                initialise_layer(layer, parameters);
+            }
         }
         Layer::MaxPool(_) | Layer::MeanPool | Layer::AsRows | Layer::Dropout(_) => {}
     }
 }
 
-/// The names and shapes of the tensors that a network takes from published weights.
+/// The names and shapes of the tensors of a network in pre-trained weights.
 pub fn expected(net: &Net, parameters: &Parameters) -> Vec<(String, Vec<usize>)> {
     let mut found = Vec::new();
-    net.layers.iter().for_each(|layer| expect(layer, parameters, &mut found));
+    for layer in &net.layers {
+        expect(layer, parameters, &mut found);
+    }
     found
 }
 
@@ -88,9 +96,8 @@ fn expect(layer: &Layer, parameters: &Parameters, found: &mut Vec<(String, Vec<u
             conv(source, vec![shape[1], shape[0]]);
         }
         Layer::Residual { body, past, .. } => {
-            body.iter().for_each(|layer| expect(layer, parameters, found));
-            if let Some(past) = past {
-                expect(past, parameters, found);
+            for layer in body.iter().chain(past.as_deref()) {
+                expect(layer, parameters, found);
             }
         }
         Layer::MaxPool(_) | Layer::MeanPool | Layer::AsRows | Layer::Dropout(_) => {}
@@ -179,14 +186,14 @@ fn found<'a>(
 
 fn named<'a>(tensors: &'a Tensors, name: &str, part: &str, shape: &[usize]) -> Result<&'a [f32], String> {
     let name = format!("{name}.{part}");
-    let tensor = tensors.get(&name).ok_or_else(|| format!("there is no {name}"))?;
+    let tensor = tensors.get(&name).ok_or_else(|| format!("no tensor {name}"))?;
     if tensor.shape() != shape {
         return Err(format!("{name} has the shape {:?}, not {shape:?}", tensor.shape()));
     }
     tensor.as_f32().ok_or_else(|| format!("{name} is not stored as f32"))
 }
 
-/// What a normalisation multiplies by and adds; without one, one and the bias.
+/// The scale and offset of batch normalisation; without it, one and the bias.
 fn norm(tensors: &Tensors, source: &Source, n_outputs: usize) -> Result<(Vec<f32>, Vec<f32>), String> {
     let Some((name, epsilon)) = &source.norm else {
         return Ok((vec![1.0; n_outputs], found(tensors, source, "bias", &[n_outputs])?.to_vec()));

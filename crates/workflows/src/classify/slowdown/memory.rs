@@ -1,6 +1,5 @@
-//! Runs that were learnt from, remembered: what classes their like were, and whether a run is like any of them at all.
+//! The view that remembers the training set: which classes similar runs had, and whether a run is similar to any.
 
-use crate::workflow::WorkflowRun;
 use learn::Matrix;
 use learn::artifact::{Tensor, Tensors, part_of, within};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings, LabelledPoints};
@@ -9,68 +8,78 @@ use rayon::prelude::*;
 use workload::Stop;
 
 use crate::classify::trees::Trees;
-use crate::classify::{Classifier, Lesson};
+use crate::classify::{Classifier, TrainingSet};
 use crate::error::Result;
+use crate::features::{Feature, RunSummary};
 
-/// Which of the nearest runs says how near a run is to what is known.
+/// The distance to this nearest neighbour measures novelty.
 const NEIGHBOUR: usize = 3;
-/// Logarithms differ by less than this without meaning.
-const LEAST_DEVIATION: f32 = 1e-3;
+/// Added to every standard deviation, because smaller differences of logarithms have no meaning.
+const MIN_STD_DEV: f32 = 1e-3;
 
 pub struct Memory {
-    randomised: ExtraTrees,
+    extra_trees: ExtraTrees,
     boosted: Trees,
-    /// Rows of runs in units of how runs of a batch differ.
+    /// Training runs, scaled by the standard deviation within batches.
     rows: Matrix,
-    deviations: Vec<f32>,
-    /// How far each run is from its neighbours, in order.
+    std_devs: Vec<f32>,
+    /// The distance of each training run to its third-nearest neighbour, sorted.
     distances: Vec<f32>,
 }
 
-/// Sizes count by their order of magnitude; what is not known lies in the middle of nothing.
-fn tamed(value: f32) -> f32 {
+/// Signed log1p; missing values become 0.
+fn compressed(value: f32) -> f32 {
     if value.is_nan() { 0.0 } else { value.signum() * value.abs().ln_1p() }
 }
 
 impl Memory {
-    pub fn fit(lesson: &Lesson<'_>, seed: u64) -> Result<Self> {
-        let boosted = Trees::fit(lesson, seed)?;
-        let raw = boosted.view().rows(&lesson.runs);
+    pub fn fit(training: &TrainingSet<'_>, seed: u64, stop: &Stop) -> Result<Self> {
+        let boosted = Trees::fit(training, seed, stop)?;
+        stop.check()?;
+        let raw = boosted.features().rows(&training.runs);
         let settings = ExtraTreesSettings { seed, ..ExtraTreesSettings::default() };
-        let weights = lesson.class_weights();
         let sample = LabelledPoints {
             points: &raw,
-            classes: &lesson.classes,
-            weights: &weights,
-            n_classes: lesson.n_classes,
+            classes: &training.classes,
+            weights: &training.class_weights(),
+            n_classes: training.n_classes,
         };
-        let randomised = ExtraTrees::fit(sample, settings, &Stop::default())?;
+        let extra_trees = ExtraTrees::fit(sample, settings, stop)?;
         let mut rows: Vec<Vec<f32>> =
-            raw.rows().map(|row| row.iter().map(|value| tamed(*value)).collect()).collect();
-        let deviations = deviations(&rows, lesson);
-        rows.iter_mut().for_each(|row| {
-            row.iter_mut().zip(&deviations).for_each(|(value, deviation)| *value /= deviation)
-        });
+            raw.rows().map(|row| row.iter().map(|value| compressed(*value)).collect()).collect();
+        let std_devs = within_batch_std_devs(&rows, training);
+        for row in &mut rows {
+            for (value, std_dev) in row.iter_mut().zip(&std_devs) {
+                *value /= std_dev;
+            }
+        }
         let rows = Matrix::new(rows.concat(), raw.n_columns());
-        let mut distances: Vec<f32> =
-            (0..rows.n_rows()).into_par_iter().map(|at| distance(&rows, rows.row(at), Some(at))).collect();
+        let mut distances: Vec<f32> = (0..rows.n_rows())
+            .into_par_iter()
+            .map(|at| neighbour_distance(&rows, rows.row(at), Some(at)))
+            .collect();
         distances.sort_by(f32::total_cmp);
-        Ok(Self { randomised, boosted, rows, deviations, distances })
+        Ok(Self { extra_trees, boosted, rows, std_devs, distances })
     }
 
-    /// Two kinds of trees, each with half of the say.
-    pub fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        let row = self.boosted.view().row(run);
-        let (one, other) = (self.randomised.probabilities(&row), self.boosted.chances_of_row(&row));
+    /// The mean of the probabilities of extra trees and boosted trees.
+    pub fn probabilities(&self, run: &RunSummary<'_>) -> Vec<f64> {
+        let row = self.boosted.features().row(run);
+        let (one, other) = (self.extra_trees.probabilities(&row), self.boosted.row_probabilities(&row));
         one.iter().zip(other).map(|(one, other)| (one + other) / 2.0).collect()
     }
 
-    /// The share of remembered runs that are nearer to others than this one is to any: above nearly all, it is new.
-    pub fn novelty(&self, run: &WorkflowRun) -> f64 {
-        let row = self.boosted.view().row(run);
+    /// The contribution of each feature to a class, from the boosted trees.
+    pub fn evidence(&self, run: &RunSummary<'_>, class: usize) -> Vec<(Feature, f64)> {
+        self.boosted.contributions(&self.boosted.features().row(run), class)
+    }
+
+    /// The fraction of training runs that are nearer to the rest of the training set than this run is.
+    pub fn novelty(&self, run: &RunSummary<'_>) -> f64 {
+        let row = self.boosted.features().row(run);
         let row: Vec<f32> =
-            row.iter().zip(&self.deviations).map(|(value, deviation)| tamed(*value) / deviation).collect();
-        let found = distance(&self.rows, &row, None);
+            row.iter().zip(&self.std_devs).map(|(value, std_dev)| compressed(*value) / std_dev).collect();
+        let found = neighbour_distance(&self.rows, &row, None);
         self.distances.partition_point(|known| *known < found) as f64 / self.distances.len().max(1) as f64
     }
 
@@ -79,15 +88,15 @@ impl Memory {
     }
 
     pub fn tensors(&self) -> Tensors {
-        let rows =
-            Tensor::new(vec![self.rows.n_rows(), self.rows.n_columns()], self.rows.as_slice().to_vec());
+        let shape = vec![self.rows.n_rows(), self.rows.n_columns()];
+        let rows = Tensor::new(shape, self.rows.as_slice().to_vec());
         let own = [
             ("rows", rows),
-            ("deviations", Tensor::row(self.deviations.clone())),
+            ("deviations", Tensor::row(self.std_devs.clone())),
             ("distances", Tensor::row(self.distances.clone())),
         ];
         let own = own.map(|(name, tensor)| (name.to_owned(), tensor)).into_iter();
-        own.chain(within("randomised", self.randomised.tensors()))
+        own.chain(within("randomised", self.extra_trees.tensors()))
             .chain(within("boosted", self.boosted.tensors()))
             .collect()
     }
@@ -95,18 +104,18 @@ impl Memory {
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
         let values = |name: &str| tensors.get(name).and_then(Tensor::as_f32).map(<[f32]>::to_vec);
         let boosted = Trees::restore(settings, &part_of(tensors, "boosted"))?;
-        let n_columns = boosted.view().features.len();
-        let randomised = ExtraTrees::restore(&part_of(tensors, "randomised"), n_columns).ok()?;
-        let (rows, deviations, distances) = (values("rows")?, values("deviations")?, values("distances")?);
-        let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && deviations.len() == n_columns;
-        fits.then(|| Self { randomised, boosted, rows: Matrix::new(rows, n_columns), deviations, distances })
+        let n_columns = boosted.features().features.len();
+        let extra_trees = ExtraTrees::restore(&part_of(tensors, "randomised"), n_columns).ok()?;
+        let (rows, std_devs, distances) = (values("rows")?, values("deviations")?, values("distances")?);
+        let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && std_devs.len() == n_columns;
+        fits.then(|| Self { extra_trees, boosted, rows: Matrix::new(rows, n_columns), std_devs, distances })
     }
 }
 
-/// How runs of one batch, or of one class where there are no batches, differ in each column.
-fn deviations(rows: &[Vec<f32>], lesson: &Lesson<'_>) -> Vec<f32> {
+/// The standard deviation of each feature within batches, or within classes where batches are unknown.
+fn within_batch_std_devs(rows: &[Vec<f32>], training: &TrainingSet<'_>) -> Vec<f32> {
     let n_columns = rows.first().map_or(0, Vec::len);
-    let group = |at: usize| (lesson.batches[at], lesson.classes[at]);
+    let group = |at: usize| (training.batches[at], training.classes[at]);
     let mut order: Vec<usize> = (0..rows.len()).collect();
     order.sort_by_key(|at| group(*at));
     let mut squares = vec![0.0f32; n_columns];
@@ -116,11 +125,11 @@ fn deviations(rows: &[Vec<f32>], lesson: &Lesson<'_>) -> Vec<f32> {
             *square += members.iter().map(|at| (rows[*at][column] - mean).powi(2)).sum::<f32>();
         }
     }
-    squares.into_iter().map(|square| (square / rows.len().max(1) as f32).sqrt() + LEAST_DEVIATION).collect()
+    squares.into_iter().map(|square| (square / rows.len().max(1) as f32).sqrt() + MIN_STD_DEV).collect()
 }
 
-/// How far the third nearest row is.
-fn distance(rows: &Matrix, row: &[f32], except: Option<usize>) -> f32 {
+/// The distance to the third-nearest row.
+fn neighbour_distance(rows: &Matrix, row: &[f32], except: Option<usize>) -> f32 {
     let mut nearest = [f32::INFINITY; NEIGHBOUR];
     for (_, other) in rows.rows().enumerate().filter(|(at, _)| Some(*at) != except) {
         let found = squared_distance(row, other) as f32;

@@ -1,109 +1,143 @@
-//! Ours: trouble makes things slower, never faster, whatever the week.
+//! `slowdown`: a fault makes tasks slower, in whatever batch.
 //!
-//! There are two views. The first does not see the weeks: for every kind of task, how long it ran for the processor's time that
-//! it took, and how long staging took for its bytes. For each trouble, boosted trees tell its runs from healthy ones, and may
-//! only become surer of it where something is slower. They also learn from weaker trouble, made by going part of the way
-//! from a healthy run to a troubled one, so that what lies between the strengths that were recorded is trouble too. Which
-//! trouble it is, where several would slow the same tasks, randomised trees say that were only shown troubled runs.
-//! The second remembers: trees, randomised and boosted, on all that is known of the delays. It decides where a run is as near
-//! to those that were learnt from as they are to each other; everything else is new, and the first decides if it is sure.
+//! The classifier has two views of a run.
+//!
+//! - [`BatchInvariant`] uses quantities that are comparable between batches: runtime relative to CPU time, staging time
+//!   relative to bytes. Monotone boosted trees separate each fault from healthy runs: a longer delay can only be
+//!   evidence for a fault. Extra trees trained on faulty runs choose between faults.
+//! - [`Memory`] uses all statistics of all delays, with boosted and extra trees. It is better for runs like those of the
+//!   training set.
+//!
+//! Memory decides if a run is near the training set. Otherwise the batch-invariant view decides if its largest
+//! probability is high enough. Evidence comes from the view that decided. See `docs/adr/0015-slowdown.md`.
 
+mod batch_invariant;
 mod memory;
-mod weekless;
 
-use crate::workflow::WorkflowRun;
 use learn::artifact::{Tensors, part_of, within};
 use serde::{Deserialize, Serialize};
+use workload::Stop;
 
+pub use self::batch_invariant::BatchInvariant;
 pub use self::memory::Memory;
-pub use self::weekless::Weekless;
-use super::{Classifier, Evidence, Lesson};
+use super::{Classifier, Evidence, TrainingSet};
 use crate::error::Result;
+use crate::features::RunSummary;
 
-/// What can be chosen by measurement.
+/// Hyper-parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct SlowdownSettings {
     pub n_trees: usize,
     pub depth: usize,
-    /// Weaker runs that are made of each troubled one.
+    /// Interpolated runs between a healthy and a faulty one, for each faulty training run.
     pub n_weaker: usize,
-    /// Memory decides for runs that are nearer to what it knows than the other share of what it knows is.
+    /// Runs with a novelty percentile up to this are classified by memory.
     pub novelty: f64,
-    /// How sure the view without weeks has to be of a new run to decide.
-    pub sureness: f64,
+    /// The smallest probability with which the batch-invariant view decides.
+    #[serde(rename = "sureness")]
+    pub min_probability: f64,
 }
 
 impl Default for SlowdownSettings {
     fn default() -> Self {
-        Self { n_trees: 60, depth: 3, n_weaker: 2, novelty: 0.7, sureness: 0.8 }
+        Self { n_trees: 60, depth: 3, n_weaker: 2, novelty: 0.7, min_probability: 0.8 }
     }
 }
 
 impl SlowdownSettings {
-    pub fn is_new(&self, novelty: f64) -> bool {
+    /// Whether a run is too far from the training set for memory.
+    pub fn is_novel(&self, novelty: f64) -> bool {
         novelty > self.novelty
     }
 
-    /// Whether the view without weeks may decide for a new run.
-    pub fn is_sure(&self, chances: &[f64]) -> bool {
-        chances.iter().any(|chance| *chance >= self.sureness)
+    /// Whether the batch-invariant view is certain enough to decide about a novel run.
+    pub fn is_certain(&self, probabilities: &[f64]) -> bool {
+        probabilities.iter().any(|probability| *probability >= self.min_probability)
     }
+}
+
+/// Which part of the classifier decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum View {
+    BatchInvariant,
+    Memory,
 }
 
 pub struct Slowdown {
     settings: SlowdownSettings,
-    weekless: Weekless,
+    batch_invariant: BatchInvariant,
     memory: Memory,
 }
 
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct Stored {
     settings: SlowdownSettings,
-    weekless: serde_json::Value,
+    #[serde(rename = "weekless")]
+    batch_invariant: serde_json::Value,
     memory: serde_json::Value,
 }
 
+/// The names of the views in stored models.
+const BATCH_INVARIANT: &str = "weekless";
+const MEMORY: &str = "memory";
+
 impl Slowdown {
-    pub fn fit(lesson: &Lesson<'_>, settings: SlowdownSettings, seed: u64) -> Result<Self> {
-        let weekless = Weekless::fit(lesson, settings, seed)?;
-        Ok(Self { settings, weekless, memory: Memory::fit(lesson, seed)? })
+    pub fn fit(
+        training: &TrainingSet<'_>,
+        settings: SlowdownSettings,
+        seed: u64,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let batch_invariant = BatchInvariant::fit(training, settings, seed, stop)?;
+        Ok(Self { settings, batch_invariant, memory: Memory::fit(training, seed, stop)? })
     }
 
     pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let kept: Kept = serde_json::from_value(settings.clone()).ok()?;
-        let weekless = Weekless::restore(&kept.weekless, &part_of(tensors, "weekless"))?;
-        let memory = Memory::restore(&kept.memory, &part_of(tensors, "memory"))?;
-        Some(Self { settings: kept.settings, weekless, memory })
+        let stored: Stored = serde_json::from_value(settings.clone()).ok()?;
+        let batch_invariant =
+            BatchInvariant::restore(&stored.batch_invariant, &part_of(tensors, BATCH_INVARIANT))?;
+        let memory = Memory::restore(&stored.memory, &part_of(tensors, MEMORY))?;
+        Some(Self { settings: stored.settings, batch_invariant, memory })
+    }
+
+    /// The probabilities of the view that decides about a run.
+    pub fn decide(&self, run: &RunSummary<'_>) -> (View, Vec<f64>) {
+        if self.settings.is_novel(self.memory.novelty(run)) {
+            let probabilities = self.batch_invariant.probabilities(run);
+            if self.settings.is_certain(&probabilities) {
+                return (View::BatchInvariant, probabilities);
+            }
+        }
+        (View::Memory, self.memory.probabilities(run))
     }
 }
 
 impl Classifier for Slowdown {
-    fn chances(&self, run: &WorkflowRun) -> Vec<f64> {
-        if self.settings.is_new(self.memory.novelty(run)) {
-            let chances = self.weekless.chances(run);
-            if self.settings.is_sure(&chances) {
-                return chances;
-            }
-        }
-        self.memory.chances(run)
+    fn probabilities(&self, run: &RunSummary<'_>) -> Vec<f64> {
+        self.decide(run).1
     }
 
-    fn evidence(&self, run: &WorkflowRun, class: usize) -> Evidence {
-        Evidence::Features(self.weekless.evidence(run, class))
+    fn evidence(&self, run: &RunSummary<'_>, class: usize) -> Evidence {
+        Evidence::Features(match self.decide(run).0 {
+            View::BatchInvariant => self.batch_invariant.evidence(run, class),
+            View::Memory => self.memory.evidence(run, class),
+        })
     }
 
     fn n_classes(&self) -> usize {
-        self.weekless.n_classes()
+        self.batch_invariant.n_classes()
     }
 
     fn tensors(&self) -> Tensors {
-        within("weekless", self.weekless.tensors()).chain(within("memory", self.memory.tensors())).collect()
+        within(BATCH_INVARIANT, self.batch_invariant.tensors())
+            .chain(within(MEMORY, self.memory.tensors()))
+            .collect()
     }
 
     fn settings(&self) -> serde_json::Value {
-        serde_json::json!(Kept {
+        serde_json::json!(Stored {
             settings: self.settings,
-            weekless: self.weekless.settings(),
+            batch_invariant: self.batch_invariant.settings(),
             memory: self.memory.settings(),
         })
     }
