@@ -79,12 +79,12 @@ def with_healthy_batches(paths, n_batches, work):
                 copy = runs / path.parent.name / path.name
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 copy.symlink_to(path)
-        found.append(evaluated(runs, "--model", "slowdown", "--protocol", "leave-batch-out", "--finished"))
+        found.append(evaluated(runs, "--classifier", "slowdown", "--protocol", "leave-batch-out", "--finished"))
     return [sum(figures[key] for figures in found) / len(found) for key in ("accuracy", "macro_f1", "binary_balanced_accuracy")] + [
         sum(figures["recall_by_label"]["normal"] for figures in found) / len(found)]
 
 
-def from_healthy(paths, split, model, troubles):
+def from_healthy(paths, split, classifier, faults):
     """Trains on the healthy runs of the authors' training set and on anomalies injected into them; returns the recall on the test runs."""
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
@@ -93,8 +93,8 @@ def from_healthy(paths, split, model, troubles):
         for row in rows:
             if (row["split"], row["label"]) == ("train", "normal"):
                 shutil.copy(paths[row["run"]], work / "learnt/normal")
-        if troubles:
-            options = [part for trouble in troubles for part in ("--trouble", trouble)]
+        if faults:
+            options = [part for fault in faults for part in ("--fault", fault)]
             tracewise("inject", *(work / "learnt/normal").iterdir(), *options, "--out", work / "learnt", "--seed", SEED)
         tracewise("train", "--classifier", model, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
         tests = [paths[row["run"]] for row in rows if row["split"] == "test"]
@@ -106,7 +106,7 @@ def from_healthy(paths, split, model, troubles):
         return sum(map(is_right, of_kind)) / len(of_kind)
 
     return [found("normal", lambda said: said == "normal")] + [
-        found(kind, lambda said, kind=kind: said == (kind if troubles else "unusual")) for kind in ("cpu", "hdd", "loss")]
+        found(kind, lambda said, kind=kind: said == (kind if faults else "unusual")) for kind in ("cpu", "hdd", "loss")]
 
 
 def efficientnet_weights():
@@ -141,7 +141,7 @@ def confusion(figures):
 def batch_rows(figures):
     shown = [one for one in figures["batches"] if one["label"] == "normal" or one["recall"] < 0.9]
     return [f"| {one['batch']} | {one['label']} | {one['n_runs']} | {one['recall']:.2f} | "
-            + ", ".join(f"{count} {name}" for name, count in one["said"].items()) + " |" for one in shown]
+            + ", ".join(f"{count} {name}" for name, count in one["verdicts"].items()) + " |" for one in shown]
 
 
 def choices(chosen):
@@ -160,11 +160,11 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         paths = unpacked(runs, Path(work) / "all")
         learning_curve = [(n_batches, with_healthy_batches(paths, n_batches, Path(work))) for n_batches in (2, 3, 4)]
-        without_trouble = [(name, from_healthy(paths, split, model, troubles)) for name, model, troubles in [
-            ("healthy runs (baseline)", "usual", []), ("healthy and injected runs (slowdown)", "slowdown", INJECTED)]]
+        without_faults = [(name, from_healthy(paths, split, classifier, faults)) for name, classifier, faults in [
+            ("healthy runs (baseline)", "baseline", []), ("healthy and injected runs (slowdown)", "slowdown", INJECTED)]]
 
     def evaluate(model, protocols, *more):
-        return {protocol: evaluated(runs, "--model", model, "--split", split, "--protocol", protocol, *more) for protocol in protocols}
+        return {protocol: evaluated(runs, "--classifier", classifier, "--split", split, "--protocol", protocol, *more) for protocol in protocols}
 
     measured = [
         ("centroid", evaluate("centroid", PROTOCOLS)),
@@ -188,7 +188,7 @@ def main():
     ours = dict(measured)["**slowdown**"]
     nested = dict(measured)["slowdown, nested cross-validation"]["leave-batch-out"]
     later = Path(data) / "workflows/1000genome-2022/1000-genome.tar.zst"
-    of_later = [(model, evaluated(later, "--model", model, "--protocol", "random")) for model in ("usual", "centroid", "trees", "slowdown")]
+    of_later = [(name, evaluated(later, "--classifier", name, "--protocol", "random")) for name in ("baseline", "centroid", "trees", "slowdown")]
     tasks = evaluated(later, "--per-job")
     lines = [
         "# Workflow runs: classification",
@@ -215,8 +215,8 @@ def main():
         "",
         "| classifier | authors | random | leave batch out | time |",
         "|---|---|---|---|---:|",
-        f"| most frequent class | {ours['authors']['commonest_accuracy']:.3f} | {ours['random']['commonest_accuracy']:.3f} | "
-        f"{ours['leave-batch-out']['commonest_accuracy']:.3f} | |",
+        f"| most frequent class | {ours['authors']['majority_class_accuracy']:.3f} | {ours['random']['majority_class_accuracy']:.3f} | "
+        f"{ours['leave-batch-out']['majority_class_accuracy']:.3f} | |",
         *(row(name, found) for name, found in measured),
         *(f"| *{name}* | {authors} | {random} | {left} | {took} |" for name, authors, random, left, took in PUBLISHED),
         "",
@@ -275,7 +275,7 @@ def main():
         "",
         "| training data | normal | cpu | hdd | loss |",
         "|---|---:|---:|---:|---:|",
-        *(f"| {name} | {' | '.join(f'{share:.2f}' for share in shares)} |" for name, shares in without_trouble),
+        *(f"| {name} | {' | '.join(f'{share:.2f}' for share in shares)} |" for name, shares in without_faults),
         "",
         "## Runs of another year",
         "",
@@ -285,16 +285,16 @@ def main():
         "",
         "| classifier | accuracy | macro F1 | balanced accuracy |",
         "|---|---:|---:|---:|",
-        f"| most frequent class | {of_later[-1][1]['commonest_accuracy']:.3f} | | 0.500 |",
-        *(f"| {'baseline' if name == 'usual' else name} | {found['accuracy']:.3f} | {found['macro_f1']:.3f} | {found['binary_balanced_accuracy']:.3f} |" for name, found in of_later),
+        f"| most frequent class | {of_later[-1][1]['majority_class_accuracy']:.3f} | | 0.500 |",
+        *(f"| {name} | {found['accuracy']:.3f} | {found['macro_f1']:.3f} | {found['binary_balanced_accuracy']:.3f} |" for name, found in of_later),
         "",
         "## Anomalous tasks",
         "",
-        f"1000 Genomes of 2022: {tasks['n_jobs']:,} tasks of {tasks['n_runs']} runs; a fraction of {tasks['troubled_share']:.3f} is anomalous. Folds are by run.",
+        f"1000 Genomes of 2022: {tasks['n_jobs']:,} tasks of {tasks['n_runs']} runs; a fraction of {tasks['anomalous_fraction']:.3f} is anomalous. Folds are by run.",
         "",
         "| | ROC AUC | average precision |",
         "|---|---:|---:|",
-        f"| random | 0.500 | {tasks['troubled_share']:.3f} |",
+        f"| random | 0.500 | {tasks['anomalous_fraction']:.3f} |",
         *(f"| {name} | {tasks[key]['roc_auc']:.3f} | {tasks[key]['average_precision']:.3f} |" for name, key in [
             ("unsupervised, each task alone", "alone"), ("unsupervised, compared with tasks on the same machine", "unsupervised"),
             ("supervised", "supervised")]),

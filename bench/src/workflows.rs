@@ -1,4 +1,4 @@
-//! How fast charts are drawn and runs are judged: `bench-workflows <runs> <model>`; JSON on stdout.
+//! Times of drawing charts and judging runs: `bench-workflows <runs> <model>`; JSON on stdout.
 
 #[path = "../../crates/cli/src/memory.rs"]
 mod memory;
@@ -13,7 +13,7 @@ use workflows::Dataset;
 use workflows::classify::TrainedClassifier;
 use workflows::draw::{Gantt, pixels};
 
-/// How often all runs are drawn.
+/// Repetitions of drawing all runs.
 const ROUNDS: usize = 5;
 const SIDE: usize = 224;
 
@@ -39,8 +39,10 @@ fn main() -> anyhow::Result<()> {
     let classifier = TrainedClassifier::read(Path::new(&model))?;
     let begun = Instant::now();
     let few = &data.runs[..data.runs.len().min(200)];
-    let n_healthy =
-        few.iter().filter(|run| classifier.classify(&run.recording.run).class == "normal").count();
+    let n_healthy = few
+        .iter()
+        .filter(|run| classifier.judge(&run.recording.run).is_ok_and(|verdict| verdict.class == "normal"))
+        .count();
     let classify = begun.elapsed().as_secs_f64() / few.len() as f64;
     let found = json!({ "runs": data.runs.len(), "read_seconds": read, "drawn_a_second": on_one,
         "drawn_a_second_all_threads": on_all, "classify_seconds": classify, "n_healthy": n_healthy });

@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn every_trouble_shows_where_it_should_and_nowhere_else() {
+    fn every_fault_affects_its_delays_and_no_others() {
         let healthy = run().delays();
         let machine = Machine::default();
         let of = |fault: &str| inject(&run(), Fault::parse(fault).unwrap(), &machine, 1).unwrap();

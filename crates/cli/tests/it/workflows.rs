@@ -1,10 +1,10 @@
-//! Workflows as users have them: recorded, troubled, read, drawn, learnt from, judged, followed.
+//! `tracewise workflows` as users run it.
 
 use std::path::{Path, PathBuf};
 
 use crate::{json_of, refused, stdout_of, tracewise};
 
-/// Labelled runs: one healthy run for each that is made here, and what inject makes of them.
+/// Labelled runs: eight healthy runs, and the same runs with injected faults.
 fn runs(folder: &Path) -> PathBuf {
     let runs = folder.join("runs");
     let normal = runs.join("normal");
@@ -31,11 +31,11 @@ fn runs(folder: &Path) -> PathBuf {
     inject.args([
         "workflows",
         "inject",
-        "--trouble",
+        "--fault",
         "cpu_3",
-        "--trouble",
+        "--fault",
         "hdd_20",
-        "--trouble",
+        "--fault",
         "loss_3",
         "--out",
     ]);
@@ -43,9 +43,9 @@ fn runs(folder: &Path) -> PathBuf {
     let mut files: Vec<_> = std::fs::read_dir(&normal).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     stdout_of(inject.args(&files));
-    // What is made of a run has its name; a dataset wants one label a run.
-    for (at, trouble) in ["cpu_3", "hdd_20", "loss_3"].into_iter().enumerate() {
-        for entry in std::fs::read_dir(runs.join(trouble)).unwrap() {
+    // An injected run keeps its name; a dataset needs one label per run.
+    for (at, fault) in ["cpu_3", "hdd_20", "loss_3"].into_iter().enumerate() {
+        for entry in std::fs::read_dir(runs.join(fault)).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_string_lossy().replace("Z-run", &format!("{at}Z-run"));
             std::fs::rename(&path, path.with_file_name(name)).unwrap();
@@ -61,29 +61,46 @@ fn first(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn runs_are_learnt_from_and_judged_with_reasons() {
+fn classifiers_are_trained_and_explain_their_verdicts() {
     let folder = tempfile::tempdir().unwrap();
     let runs = runs(folder.path());
     let model = folder.path().join("model");
     let mut train = tracewise();
     train
-        .args(["workflows", "train", "--model", "best", "--seed", "1", "--json", "--runs"])
+        .args(["workflows", "train", "--classifier", "best", "--seed", "1", "--json", "--runs"])
         .arg(&runs)
         .arg("--out")
         .arg(&model);
-    assert_eq!(json_of(&mut train)["model"], "slowdown");
+    assert_eq!(json_of(&mut train)["classifier"], "slowdown");
+    let manifest = std::fs::read(model.join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    assert!(
+        manifest["data"]["from"].is_number() || manifest["provenance"]["data"]["from"].is_number(),
+        "{manifest}"
+    );
     let lossy = first(&runs.join("loss_3"));
     let mut classify = tracewise();
     classify.args(["workflows", "classify", "--json", "--model"]).arg(&model).arg(&lossy);
     let verdicts = json_of(&mut classify);
     let verdict = &verdicts[0];
     assert_eq!(verdict["class"], "loss", "{verdict}");
-    assert!(verdict["because"].as_str().unwrap().ends_with(": network"), "{verdict}");
+    assert!(verdict["summary"].as_str().unwrap().ends_with(": network"), "{verdict}");
+    assert_eq!(verdict["missing_inputs"], serde_json::json!([]));
+    assert!(verdict["reasons"][0]["start"].as_f64().unwrap() >= 1.7e9, "times are epoch seconds: {verdict}");
     assert!(verdict["reasons"][0]["ratio"].as_f64().unwrap() > 1.5, "{verdict}");
     for protocol in ["random", "leave-batch-out"] {
         let mut evaluate = tracewise();
         evaluate
-            .args(["workflows", "evaluate", "--model", "best", "--protocol", protocol, "--json", "--runs"])
+            .args([
+                "workflows",
+                "evaluate",
+                "--classifier",
+                "best",
+                "--protocol",
+                protocol,
+                "--json",
+                "--runs",
+            ])
             .arg(&runs);
         let figures = json_of(&mut evaluate);
         for key in
@@ -94,28 +111,28 @@ fn runs_are_learnt_from_and_judged_with_reasons() {
         assert_eq!(figures["classes"], serde_json::json!(["normal", "cpu", "hdd", "loss"]));
         assert!(figures["accuracy"].as_f64().unwrap() > 0.6, "{figures}");
     }
-    // A run that was labelled since is learnt from too.
+    // A run can be added, with a label that replaces the old one.
     let mut again = tracewise();
     again.args(["workflows", "train", "--json", "--runs"]).arg(&runs).arg("--out").arg(&model);
     again.arg("--add").arg(format!("loss_3={}", first(&runs.join("normal")).display()));
     assert_eq!(json_of(&mut again)["by_class"]["loss"], 9);
-    // With healthy runs alone, what is unusual is said.
+    // With healthy runs alone, `best` is a baseline.
     let healthy = folder.path().join("healthy");
     std::fs::create_dir_all(&healthy).unwrap();
     std::fs::rename(runs.join("normal"), healthy.join("normal")).unwrap();
-    let mut usual = tracewise();
-    usual
+    let mut baseline = tracewise();
+    baseline
         .args(["workflows", "train", "--json", "--runs"])
         .arg(&healthy)
         .arg("--out")
-        .arg(folder.path().join("usual"));
-    assert_eq!(json_of(&mut usual)["model"], "usual");
+        .arg(folder.path().join("baseline"));
+    assert_eq!(json_of(&mut baseline)["classifier"], "baseline");
     let mut classify = tracewise();
     classify
         .args(["workflows", "classify", "--json", "--model"])
-        .arg(folder.path().join("usual"))
+        .arg(folder.path().join("baseline"))
         .arg(&lossy);
-    assert_eq!(json_of(&mut classify)[0]["class"], "unusual");
+    assert_eq!(json_of(&mut classify)[0]["class"], "anomalous");
 }
 
 #[test]
@@ -124,10 +141,13 @@ fn runs_are_read_drawn_compared_and_followed() {
     let submit = testbed::workspace().join("fixtures/workflows/submit");
     let read = json_of(tracewise().args(["workflows", "read", "--json"]).arg(&submit));
     assert_eq!(read["attempts"].as_array().unwrap().len(), 7);
-    assert_eq!(read["attempts"][2]["delays"]["queue"], 14.0);
+    let delays = &read["attempts"][2]["delays"];
+    for (name, seconds) in [("queue", 14.0), ("stage_in", 8.0), ("runtime", 30.0), ("wms_delay", 3.0)] {
+        assert_eq!(delays[name], seconds, "{name}: {delays}");
+    }
     for (name, style, start) in [
-        ("chart.png", "seed", &b"\x89PNG"[..]),
-        ("chart.svg", "seed", b"<svg"),
+        ("chart.png", "paper", &b"\x89PNG"[..]),
+        ("chart.svg", "paper", b"<svg"),
         ("named.png", "named", b"\x89PNG"),
         ("named.svg", "named", b"<svg"),
         ("walk.html", "named", b"<!doctype html>"),
@@ -147,7 +167,7 @@ fn runs_are_read_drawn_compared_and_followed() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_a_line() {
+fn invalid_requests_give_one_line() {
     let folder = tempfile::tempdir().unwrap();
     let runs = runs(folder.path());
     let out = folder.path().join("out");
@@ -159,25 +179,32 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         train.args(["workflows", "train", "--runs"]).arg(&runs).arg("--out").arg(&out).args(more);
         train
     };
-    let mut other_weights = train(&["--model", "resnet18", "--weights"]);
+    let mut other_weights = train(&["--classifier", "resnet18", "--weights"]);
     other_weights.arg(&weights);
     let mut cases = vec![
         (other_weights, "weights of another network"),
-        (train(&["--model", "trees", "--augment"]), "looks at no pictures"),
+        (train(&["--classifier", "trees", "--augment"]), "need a network as --classifier"),
+        (train(&["--classifier", "cnn", "--epochs", "0"]), "--epochs must be at least 1"),
         (train(&["--split", "/nowhere.csv"]), "nowhere.csv"),
     ];
     let mut read = tracewise();
     read.args(["workflows", "read"]).arg(&empty);
-    cases.push((read, "it is empty"));
+    cases.push((read, "the file is empty"));
     let mut draw = tracewise();
     draw.args(["workflows", "draw", "--out", "chart.gif"]).arg(first(&runs.join("normal")));
-    cases.push((draw, "a chart is a .png"));
+    cases.push((draw, "ends in .png, .svg or .html"));
     let mut inject = tracewise();
     inject
-        .args(["workflows", "inject", "--trouble", "fan_2", "--out"])
+        .args(["workflows", "inject", "--fault", "fan_2", "--out"])
         .arg(&out)
         .arg(first(&runs.join("normal")));
-    cases.push((inject, "fan_2 is no trouble"));
+    cases.push((inject, "\"fan_2\" is not a fault"));
+    let mut too_fast = tracewise();
+    too_fast
+        .args(["workflows", "inject", "--fault", "hdd_200", "--out"])
+        .arg(&out)
+        .arg(first(&runs.join("normal")));
+    cases.push((too_fast, "--disk-write-rate"));
     let mut authors = tracewise();
     authors.args(["workflows", "evaluate", "--protocol", "authors", "--runs"]).arg(&runs);
     cases.push((authors, "--split"));
@@ -189,4 +216,31 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         assert!(said.contains(words), "{words}: {said}");
     }
     assert!(!out.exists(), "nothing was written");
+}
+
+#[test]
+fn subworkflows_are_read_drawn_and_followed_as_part_of_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let submit = testbed::workspace().join("fixtures/workflows/hierarchical");
+    let read = json_of(tracewise().args(["workflows", "read", "--json"]).arg(&submit));
+    assert_eq!((&read["run"], read["attempts"].as_array().unwrap().len()), (&"outer-0".into(), 10));
+    let table = stdout_of(tracewise().args(["workflows", "read"]).arg(&submit));
+    assert!(table.contains("WMS_DELAY") && table.contains("sub-workflow"), "{table}");
+    assert!(!table.contains("never started"), "{table}");
+    let chart = folder.path().join("chart.svg");
+    stdout_of(tracewise().args(["workflows", "draw", "--out"]).arg(&chart).arg(&submit));
+    let svg = std::fs::read_to_string(&chart).unwrap();
+    assert!(svg.contains("subdag_report_ID0000003/plot"), "a task of a sub-workflow is in the chart");
+    let followed = stdout_of(tracewise().args(["workflows", "follow"]).arg(&submit));
+    assert!(followed.contains("263 s: over, 10 of 10 attempts over, 0 failed"), "{followed}");
+}
+
+#[test]
+fn a_disk_cap_of_100_mb_per_second_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let runs = runs(folder.path());
+    let mut inject = tracewise();
+    inject.args(["workflows", "inject", "--fault", "hdd_100", "--out"]).arg(folder.path().join("made"));
+    stdout_of(inject.arg(first(&runs.join("normal"))));
+    assert!(first(&folder.path().join("made/hdd_100")).is_file());
 }

@@ -65,8 +65,8 @@ pub fn batches(evaluation: &Evaluation) -> (Vec<&'static str>, Vec<Vec<String>>)
 }
 
 /// Writes `workflows.html`, `.json`, `.md` and the charts; returns the path of the page.
-pub fn write(all: &[Evaluation], folder: &Path, origin: &str) -> Result<PathBuf> {
-    let folder = ReportFolder::create(folder)?;
+pub fn write(all: &[Evaluation], directory: &Path, origin: &str) -> Result<PathBuf> {
+    let folder = ReportFolder::create(directory)?;
     let mut page = Page::new("Classifiers of workflow runs", origin);
     let (header, rows) = table(all);
     page.table(&header, rows);

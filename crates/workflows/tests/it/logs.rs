@@ -18,10 +18,10 @@ fn attempt<'a>(run: &'a WorkflowRun, task: &str, number: u32) -> &'a TaskAttempt
 
 #[test]
 fn a_submit_directory_and_its_database_give_the_same_run() {
-    let folder = read_one(&fixture("submit")).unwrap().run;
+    let directory = read_one(&fixture("submit")).unwrap().run;
     let database = read_one(&fixture("submit/blackdiamond-0.stampede.db")).unwrap().run;
-    assert_eq!(folder.attempts.len(), database.attempts.len());
-    for one in &folder.attempts {
+    assert_eq!(directory.attempts.len(), database.attempts.len());
+    for one in &directory.attempts {
         let other = attempt(&database, &one.task.0, one.attempt);
         assert_eq!(
             (one.ready, one.submitted, one.execution),
@@ -32,14 +32,14 @@ fn a_submit_directory_and_its_database_give_the_same_run() {
         assert_eq!(one.host, other.host, "{}", one.task.0);
     }
     // The first attempt of `findrange` failed, the second was held and released.
-    assert_eq!(attempt(&folder, "findrange_ID0000002", 1).exit_code, Some(1));
-    let second = attempt(&folder, "findrange_ID0000002", 2);
+    assert_eq!(attempt(&directory, "findrange_ID0000002", 1).exit_code, Some(1));
+    let second = attempt(&directory, "findrange_ID0000002", 2);
     assert_eq!((second.exit_code, second.n_interruptions), (Some(0), 1));
     assert_eq!(second.execution, Span::new(1_700_000_180.0, 1_700_000_240.0).ok());
-    let first = attempt(&folder, "preprocess_ID0000001", 1);
+    let first = attempt(&directory, "preprocess_ID0000001", 1);
     assert_eq!(first.stage_in.map(Span::seconds), Some(8.0));
-    assert_eq!(attempt(&folder, "stage_in_local_local_0_0", 1).role, TaskRole::Transfer);
-    let delays = folder.delays();
+    assert_eq!(attempt(&directory, "stage_in_local_local_0_0", 1).role, TaskRole::Transfer);
+    let delays = directory.delays();
     assert!(delays.iter().all(|delays| delays.wms_delay >= 0.0 && delays.finish > 0.0));
 }
 

@@ -208,8 +208,8 @@ impl Layer {
             },
             Self::Residual { body, past, is_rectified } => {
                 let through = body.iter().fold(x, |x, layer| layer.forward(tape, x, None));
-                let beside = past.as_ref().map_or(x, |past| past.forward(tape, x, None));
-                let sum = add(tape, through, beside);
+                let shortcut = past.as_ref().map_or(x, |past| past.forward(tape, x, None));
+                let sum = add(tape, through, shortcut);
                 if !is_rectified {
                     return sum;
                 }
@@ -239,9 +239,9 @@ impl Layer {
             Self::Dropout(_) => x,
             Self::Residual { body, past, is_rectified } => {
                 let mut sum = body.iter().fold(x.clone(), |x, layer| layer.compute(parameters, x));
-                let beside =
+                let shortcut =
                     past.as_ref().map_or_else(|| x.clone(), |past| past.compute(parameters, x.clone()));
-                learn::nn::tape::add(&mut sum.data, &beside.data);
+                learn::nn::tape::add(&mut sum.data, &shortcut.data);
                 if *is_rectified {
                     sum.data.iter_mut().for_each(|value| *value = value.max(0.0));
                 }

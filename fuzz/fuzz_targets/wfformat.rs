@@ -1,0 +1,12 @@
+//! WfFormat: any text is read or rejected, and delays are never negative.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(recording) = workflows::read::wfformat::read(text) {
+        for delays in recording.run.delays() {
+            assert!(delays.parts().iter().all(|(_, seconds)| *seconds >= 0.0));
+        }
+    }
+});

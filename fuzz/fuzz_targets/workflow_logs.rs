@@ -1,0 +1,18 @@
+//! Logs of Pegasus, DAGMan and HTCondor: no bytes make the parser panic, and two pieces give the same run as the whole.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use workflows::read::dag;
+use workflows::read::follow::LogParser;
+
+fuzz_target!(|bytes: &[u8]| {
+    let (mut whole, mut pieces) = (LogParser::default(), LogParser::default());
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let is_log = whole.push(bytes).is_ok();
+    let is_log_in_pieces = pieces.push(first).and_then(|()| pieces.push(second)).is_ok();
+    if is_log && is_log_in_pieces {
+        assert_eq!(whole.recording("run"), pieces.recording("run"));
+    }
+    let _ = whole.recording("run").run.delays();
+    let _ = dag::parse(&String::from_utf8_lossy(bytes));
+});
