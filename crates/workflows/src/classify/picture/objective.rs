@@ -156,8 +156,9 @@ impl Objective for Rows {
             self.layer.compute(parameters, row, &mut out);
             out
         });
-        self.accuracy
-            .store(loss_and_accuracy(logits, &self.held.iter().map(|(_, class)| *class).collect::<Vec<_>>()))
+        stop.check()?;
+        let classes: Vec<usize> = self.held.iter().map(|(_, class)| *class).collect();
+        Ok(self.accuracy.store(loss_and_accuracy(logits, &classes)))
     }
 }
 
