@@ -96,7 +96,7 @@ def from_healthy(paths, split, classifier, faults):
         if faults:
             options = [part for fault in faults for part in ("--fault", fault)]
             tracewise("inject", *(work / "learnt/normal").iterdir(), *options, "--out", work / "learnt", "--seed", SEED)
-        tracewise("train", "--classifier", model, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
+        tracewise("train", "--classifier", classifier, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
         tests = [paths[row["run"]] for row in rows if row["split"] == "test"]
         verdicts = json.loads(tracewise("classify", "--model", work / "model", *tests, "--json"))
     pairs = [(path.parent.name.split("_")[0], verdict["class"]) for path, verdict in zip(tests, verdicts)]
@@ -163,7 +163,7 @@ def main():
         without_faults = [(name, from_healthy(paths, split, classifier, faults)) for name, classifier, faults in [
             ("healthy runs (baseline)", "baseline", []), ("healthy and injected runs (slowdown)", "slowdown", INJECTED)]]
 
-    def evaluate(model, protocols, *more):
+    def evaluate(classifier, protocols, *more):
         return {protocol: evaluated(runs, "--classifier", classifier, "--split", split, "--protocol", protocol, *more) for protocol in protocols}
 
     measured = [
