@@ -188,7 +188,7 @@ fn cross_validated_auc(
     let folds: Vec<usize> = all().map(|window| window.job % n_folds).collect();
     let values: Vec<f32> = all().flat_map(|window| window.features.iter().copied()).collect();
     let points = Matrix::new(values, real[0].features.len());
-    let scores = two_sample_scores(&points, &is_other, &folds, seed, &workload::Stop::default())?;
+    let scores = two_sample_scores(&points, &is_other, &folds, seed, &Stop::default())?;
     let of_fold = |fold: usize| {
         let inside: Vec<usize> = (0..folds.len()).filter(|index| folds[*index] == fold).collect();
         let scores: Vec<f64> = inside.iter().map(|index| scores[*index]).collect();
