@@ -10,7 +10,7 @@ use reqwest::Url;
 use workload::NodeName;
 use workload::units::{parse_bytes, parse_duration};
 
-/// Tells Prometheus the CPU time of every hardware thread, flagged with the job that owns it
+/// Exposes the CPU time of every hardware thread, and the job that owns it, to Prometheus
 #[derive(Debug, Parser)]
 #[command(
     name = "tracewise-agent",
@@ -18,10 +18,10 @@ use workload::units::{parse_bytes, parse_duration};
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  tracewise-agent                                   on 127.0.0.1:9742, for this machine alone
-  tracewise-agent --web.listen-address=:9742        for everyone; see --web.config.file
+  tracewise-agent                                   listen on 127.0.0.1:9742
+  tracewise-agent --web.listen-address=:9742        listen on every interface; see --web.config.file
   tracewise-agent --remote-write.url=http://prometheus:9090/api/v1/write
-  tracewise-agent doctor                            which jobs are found, and what to change"
+  tracewise-agent doctor                            show which jobs are found, and what to change"
 )]
 pub struct Args {
     #[command(subcommand)]
@@ -32,7 +32,7 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum AgentCommand {
-    /// Which jobs are found on this node, which threads they own, what was skipped, what to change
+    /// Show the jobs found on this node and the threads they own, and suggest changes
     Doctor {
         #[command(flatten)]
         roots: Roots,
@@ -54,23 +54,23 @@ pub struct Roots {
 
 #[derive(Debug, ClapArgs)]
 pub struct ServeArgs {
-    /// Where to listen, such as :9742 (everywhere) or 10.0.0.1:9742; may be given several times
+    /// Address to listen on, such as :9742 (every interface) or 10.0.0.1:9742; repeatable
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:9742")]
     pub listen: Vec<ListenAddress>,
-    /// TLS, client certificates and passwords, in the format that exporters share
+    /// File with TLS, client certificates and passwords, in the format of Prometheus exporters
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config: Option<PathBuf>,
     #[command(flatten)]
     pub roots: Roots,
     #[command(flatten)]
     pub collectors: Switches,
-    /// How often each job's own files are read
+    /// How often the files of each job are read
     #[arg(long = "collector.cgroup.interval", value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub job_interval: Duration,
-    /// Steps and tasks of Slurm's jobs too
+    /// Also expose steps and tasks of Slurm jobs
     #[arg(long = "collector.cgroup.steps")]
     pub has_steps: bool,
-    /// Print cgroup_*{jobid,step,task} too, for jobstats and its dashboard
+    /// Also expose cgroup_*{jobid,step,task}, for jobstats and its dashboard
     #[arg(long = "compat.jobstats")]
     pub has_jobstats: bool,
     /// How often the node is read, such as 1s or 100ms
@@ -79,7 +79,7 @@ pub struct ServeArgs {
     /// How long every reading is kept in memory, for /samples and remote write
     #[arg(long = "samples.keep", value_name = "DURATION", default_value = "1h", value_parser = parse_duration)]
     pub keep: Duration,
-    /// How much memory these readings may take
+    /// Maximum memory of these readings
     #[arg(long = "samples.max-size", value_name = "SIZE", default_value = "64MiB", value_parser = parse_bytes)]
     pub keep_bytes: u64,
     /// The name of this node in samples [default: its hostname]
@@ -94,7 +94,7 @@ pub struct ServeArgs {
 
 #[derive(Debug, ClapArgs)]
 pub struct RemoteWriteArgs {
-    /// Push every reading there; user:password@ may be part of it
+    /// Push every reading to this URL; it may contain user:password@
     #[arg(
         long = "remote-write.url",
         value_name = "URL",
@@ -107,10 +107,10 @@ pub struct RemoteWriteArgs {
     pub push_interval: Duration,
     #[arg(long = "remote-write.protocol", value_name = "VERSION", value_enum, default_value = "auto")]
     pub protocol: Protocol,
-    /// A label of every series pushed, such as cluster=a; may be given several times
+    /// A label for every pushed series, such as cluster=a; repeatable
     #[arg(long = "remote-write.label", value_name = "NAME=VALUE", value_parser = parse_label)]
     pub labels: Vec<(String, String)>,
-    /// A file with a token to show
+    /// A file with a bearer token
     #[arg(long = "remote-write.bearer-token-file", value_name = "FILE")]
     pub bearer_token_file: Option<PathBuf>,
 }
@@ -127,7 +127,7 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// `host:port` or `:port`: addresses of which the first that works is meant.
+/// `host:port` or `:port`: addresses to try in order.
 #[derive(Debug, Clone)]
 pub struct ListenAddress(pub Vec<String>);
 
@@ -168,7 +168,7 @@ const fn flags(collector: Collector) -> (&'static str, &'static str) {
 impl ClapArgs for Switches {
     fn augment_args(command: Command) -> Command {
         let flag = |name: &'static str| Arg::new(name).long(name).action(ArgAction::SetTrue);
-        let about = "Switch all collectors off but those named by --collector.<name>";
+        let about = "Disable all collectors except those given by --collector.<name>";
         let command = command.arg(flag(DISABLE_DEFAULTS).help(about));
         Collector::ALL.into_iter().fold(command, |command, collector| {
             let (on, off) = flags(collector);

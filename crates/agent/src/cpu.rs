@@ -52,7 +52,7 @@ impl CpuCollector {
     }
 }
 
-/// The unit of `/proc/stat`: a hundred a second, wherever Linux runs today.
+/// The unit of `/proc/stat`: 100 per second on all current systems.
 pub fn ticks_per_second() -> u32 {
     u32::try_from(rustix::param::clock_ticks_per_second()).unwrap_or(100)
 }
@@ -78,15 +78,15 @@ fn parse_line(line: &str) -> Option<ThreadReading> {
     (n_modes >= 4).then_some(ThreadReading { cpu, ticks, owner: Owner::Unknown })
 }
 
-/// Counters as others want them: the kernel takes back a little of its idle and iowait time now and then,
-/// and a counter that shrinks is taken for one that began anew.
+/// Counters that never decrease by a correction. The kernel sometimes corrects its idle and iowait time
+/// downwards, which Prometheus would take for a counter reset.
 #[derive(Debug, Clone, Default)]
 pub struct Monotone {
     last: BTreeMap<Cpu, Ticks>,
 }
 
 impl Monotone {
-    /// Keeps counters from shrinking by a correction; more than that is a counter that did begin anew.
+    /// Keeps the previous value of a counter that was corrected. One that lost more has started again.
     pub fn hold(&mut self, threads: &mut [ThreadReading]) {
         let ticks_per_second = ticks_per_second();
         for thread in threads {
@@ -101,8 +101,8 @@ impl Monotone {
     }
 }
 
-/// The counters carry the moment at which they were read; who owns a thread comes and goes, and
-/// carries none, so that Prometheus forgets it at once.
+/// The counters carry the time of their reading. Owners carry none, so that Prometheus ends their series
+/// at once.
 pub fn expose(threads: &[ThreadReading], time: Timestamp, sink: &mut impl Sink) {
     expose_seconds(threads, time, sink);
     expose_owners(threads, None, sink);

@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 
 use workload::Cpu;
 
-/// More than any machine has; a line that asks for more is garbled.
+/// More than any machine has; a line with more is garbled.
 const MOST: u16 = 16_384;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CpuSet(BTreeSet<Cpu>);
 
 impl CpuSet {
-    /// `None` if the text is no list of CPUs; an empty list is an empty set.
+    /// `None` if the text is not a list of CPUs; an empty list is an empty set.
     pub fn parse(text: &str) -> Option<Self> {
         let mut cpus = BTreeSet::new();
         for part in text.trim().split(',').filter(|part| !part.is_empty()) {
@@ -57,10 +57,9 @@ impl std::fmt::Display for CpuSet {
                 _ => runs.push((cpu.0, cpu.0)),
             }
         }
-        let shown = runs.iter().map(|(first, last)| match first == last {
-            true => first.to_string(),
-            false => format!("{first}-{last}"),
-        });
+        let shown = runs
+            .iter()
+            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
         f.write_str(&shown.collect::<Vec<_>>().join(","))
     }
 }

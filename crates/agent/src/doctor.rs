@@ -1,4 +1,4 @@
-//! Says which jobs are found on a node, which threads they own, what was skipped, and what to change.
+//! Reports which jobs are found on a node, which threads they own, what was skipped, and what to change.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::cgroup::{CgroupCollector, Job, LookError, Skipped};
 use crate::cpu::{CpuCollector, CpuError};
 use crate::owner::Ownership;
 
-/// What was found on one look, and what to make of it.
+/// What was found, and what to change.
 #[derive(Debug)]
 pub struct Report {
     root: String,
@@ -29,7 +29,7 @@ pub struct Report {
     pub advice: Vec<String>,
 }
 
-/// Looks at a node once.
+/// Examines a node once.
 pub fn examine(procfs: &Path, cgroupfs: &Path, now: Timestamp) -> Result<Report, CpuError> {
     let mut threads = CpuCollector::new(procfs).read()?;
     let mut cgroup = CgroupCollector::new(cgroupfs, procfs);
@@ -59,7 +59,7 @@ fn advice(root: &Path, trees: &Trees, jobs: &[Arc<Job>]) -> Vec<String> {
     let has_cpuset = |controllers: &[String]| controllers.iter().any(|controller| controller == "cpuset");
     match &trees.hierarchy {
         Hierarchy::Absent => advice.push(format!(
-            "no control groups below {}: mount them, or say where they are with --path.cgroupfs",
+            "no control groups below {}: mount them, or give their path with --path.cgroupfs",
             root.display()
         )),
         Hierarchy::Unified if !has_cpuset(&trees.controllers) => advice

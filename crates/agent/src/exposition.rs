@@ -14,7 +14,7 @@ pub enum Kind {
 
 #[derive(Debug, Clone, Copy)]
 pub struct Family<'a> {
-    /// With the ending that its kind asks for: `_total`, `_info`.
+    /// With the suffix of its kind: `_total`, `_info`.
     pub name: &'a str,
     pub kind: Kind,
     pub help: &'a str,

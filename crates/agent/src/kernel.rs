@@ -44,7 +44,7 @@ impl Buffer {
     }
 }
 
-/// A folder whose files are read by name.
+/// A directory whose files are read by name.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
 
@@ -54,7 +54,7 @@ impl Folder {
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
     }
 
-    /// The text of a file in it; absent if there is none, or it is no text.
+    /// The text of a file in it; absent if there is no such file, or it is not text.
     pub fn read<'b>(&self, name: &str, buffer: &'b mut Buffer) -> Option<&'b str> {
         let file = openat(&self.0, name, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
         buffer.read_from(&file).ok()

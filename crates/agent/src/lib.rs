@@ -1,9 +1,8 @@
-//! What a node says of itself: collectors, the clock they are read by, and the ways in which others
-//! get to know.
+//! The node agent: collectors, the sampling clock, and exporters (HTTP and remote write).
 //!
-//! A collector is one file: it reads one source below a root that is a setting, and says what its
-//! metrics are. [`node`] reads them all, [`service`] does so on the clock, `web` answers those who ask,
-//! `remote_write` tells those who do not.
+//! A collector is one file: it reads one source below a configurable root and exposes its metrics.
+//! [`node`] runs all collectors, [`service`] does so on the clock, `web` serves the results, and
+//! `remote_write` pushes them.
 
 pub mod cgroup;
 pub mod cpu;
@@ -25,7 +24,7 @@ pub mod service;
 #[cfg(feature = "serve")]
 pub mod web;
 
-/// The node's own name.
+/// The name of this node.
 pub fn hostname() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }

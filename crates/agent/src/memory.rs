@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Vec<Memory> {
         let is_bytes = fields.next() == Some("kB");
         let value = if is_bytes { number.checked_mul(1024)? } else { number };
         let name = snake_case(name);
-        // A gauge that is no size may not end like a counter.
+        // A gauge that is not a size must not have the suffix of a counter.
         let name = if is_bytes { name } else { name.trim_end_matches("_total").to_owned() };
         (!name.is_empty()).then_some(Memory { name, value, is_bytes })
     };

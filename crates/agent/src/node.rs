@@ -151,7 +151,7 @@ impl Node {
         self.cpu.source(Millis::from(self.settings.interval))
     }
 
-    /// Reads everything. Threads come first, so that their counters are as old as `now` says.
+    /// Runs all collectors. Threads come first, so that their counters belong to `now`.
     pub fn sample(&mut self, now: Timestamp) -> Sample {
         let mut attempts = Attempts { enabled: self.settings.collectors.clone(), outcomes: Vec::new() };
         let mut threads = attempts.attempt(Collector::Cpu, || self.cpu.read()).unwrap_or_default();

@@ -21,7 +21,7 @@ pub struct Own {
 }
 
 impl OwnCollector {
-    /// The agent's own files are those of the kernel it runs on, wherever it is told to look for others.
+    /// The agent reads its own usage from the real `/proc`, also if another root is configured.
     pub fn new() -> Self {
         Self { folder: Path::new("/proc/self").to_owned(), buffer: Buffer::default() }
     }

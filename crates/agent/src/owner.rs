@@ -6,7 +6,7 @@ use workload::{Cpu, JobId, Owner, ThreadReading};
 
 use crate::cgroup::Job;
 
-/// Who owns each thread, as far as cpusets tell.
+/// Who owns each thread, according to cpusets.
 #[derive(Debug, Clone, Default)]
 pub struct Ownership {
     jobs_of: BTreeMap<Cpu, Vec<JobId>>,

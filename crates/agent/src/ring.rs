@@ -53,7 +53,7 @@ impl Closed {
     }
 }
 
-/// A segment as the ring keeps it. The bytes are made when they are asked for.
+/// A segment as the ring keeps it. It is inflated on demand.
 #[derive(Debug, Clone)]
 pub enum Kept {
     Deflated(Arc<[u8]>),
@@ -74,7 +74,7 @@ impl Kept {
         };
         let mut bytes = Vec::new();
         let read = DeflateDecoder::new(&*deflated).read_to_end(&mut bytes);
-        debug_assert!(read.is_ok(), "what was deflated is inflated");
+        debug_assert!(read.is_ok(), "a deflated segment can be inflated");
         bytes
     }
 }
@@ -133,7 +133,7 @@ impl Ring {
     }
 
     /// The first segment with a reading of this number or a later one, and the number of its first. Readings
-    /// are numbered as they come, whatever their clock says.
+    /// are numbered in order of arrival, regardless of their clock.
     pub fn segment_from(&self, number: u64) -> Option<(u64, Kept)> {
         let ends = self.closed.iter().skip(1).map(|next| next.first).chain([self.n_before]);
         let closed = self.closed.iter().zip(ends).find(|(_, end)| *end > number);
@@ -146,7 +146,7 @@ impl Ring {
         }
     }
 
-    /// The segments that hold what was read at `from` or later.
+    /// The segments with readings since `from`.
     pub fn since(&self, from: Timestamp) -> impl Iterator<Item = Kept> {
         let closed = self.closed.iter().filter(move |closed| closed.last >= from);
         let open = self.open.times().filter(move |(_, last)| *last >= from);

@@ -29,7 +29,7 @@ impl Sampler {
         self.missed
     }
 
-    /// Waits for the next tick and returns when it is, or nothing when told to stop.
+    /// Waits for the next tick and returns its time; `None` when it is time to stop.
     pub fn wait(&mut self, stop: &Stop) -> Option<Timestamp> {
         if stop.wait(self.next.saturating_duration_since(Instant::now())) {
             return None;

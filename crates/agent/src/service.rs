@@ -1,5 +1,5 @@
-//! The agent at work: a thread that reads the node on a steady clock, and what it shares with those
-//! who ask and those who are told.
+//! The sampling thread, which reads the node on a steady clock, and the state that it shares with the
+//! exporters.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::ring::{Keep, Ring};
 use crate::sampler::Sampler;
 use workload::Stop;
 
-/// After so many intervals without a sample the agent is not well.
+/// The agent is unhealthy after this many intervals without a sample.
 const LATE_AFTER: u32 = 5;
 const LATE_AT_LEAST: Duration = Duration::from_secs(5);
 
@@ -70,7 +70,7 @@ impl Shared {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in a sample, for the page and the ring. The ring has it as the kernel said it.
+    /// Publishes a sample to the page and the ring. The ring has the uncorrected counters.
     pub fn publish(&self, mut sample: Sample, n_missed: u64) {
         if !sample.threads.is_empty() {
             self.ring().push(&sample.reading(&self.node));
@@ -81,8 +81,8 @@ impl Shared {
         *self.latest.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(sample));
     }
 
-    /// Why the agent is not well, if it is not.
-    pub fn complaint(&self, now: Timestamp) -> Option<String> {
+    /// Why the agent is unhealthy, if it is.
+    pub fn problem(&self, now: Timestamp) -> Option<String> {
         let Some(latest) = self.latest() else { return Some("no sample yet".into()) };
         let age = now - latest.time;
         let late = Millis::from((self.interval * LATE_AFTER).max(LATE_AT_LEAST));
@@ -155,16 +155,16 @@ impl Shared {
     }
 }
 
-/// Reads the node until told to stop, in a thread of its own.
+/// Reads the node in a thread of its own until it is stopped.
 pub fn start(mut node: Node, shared: Arc<Shared>, stop: Stop) -> std::io::Result<JoinHandle<()>> {
     let work = move || {
-        // The first sample comes at once, so that whoever starts the agent sees something.
+        // The first sample is taken at once, so that there is something to see.
         shared.publish(node.sample(SystemTime::now().into()), 0);
         let mut sampler = Sampler::new(shared.interval);
-        let mut complaints = Complaints::default();
+        let mut warnings = Warnings::default();
         while let Some(now) = sampler.wait(&stop) {
             let sample = node.sample(now);
-            complaints.note(&sample);
+            warnings.note(&sample);
             shared.publish(sample, sampler.missed());
         }
     };
@@ -173,9 +173,9 @@ pub fn start(mut node: Node, shared: Arc<Shared>, stop: Stop) -> std::io::Result
 
 /// Logs what goes wrong when it begins and when it ends, not every second between.
 #[derive(Debug, Default)]
-struct Complaints(BTreeMap<&'static str, String>);
+struct Warnings(BTreeMap<&'static str, String>);
 
-impl Complaints {
+impl Warnings {
     fn note(&mut self, sample: &Sample) {
         for outcome in &sample.outcomes {
             let name = outcome.collector.name();
@@ -184,7 +184,7 @@ impl Complaints {
                     tracing::warn!("collector {name}: {error}");
                     self.0.insert(name, error.clone());
                 }
-                None if self.0.remove(name).is_some() => tracing::info!("collector {name}: well again"),
+                None if self.0.remove(name).is_some() => tracing::info!("collector {name}: works again"),
                 _ => {}
             }
         }

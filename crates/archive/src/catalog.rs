@@ -1,4 +1,4 @@
-//! What an archive holds, in numbers.
+//! What an archive contains, in numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use workload::{JobId, NodeName, Timestamp};
 use crate::error::Result;
 use crate::{Archive, Selection};
 
-/// One node's share of an archive.
+/// One node of an archive.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeSummary {
     /// The node.

@@ -1,4 +1,4 @@
-//! Fewer, larger files, and no more of them than wanted.
+//! Merges small files, and removes old ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ use crate::hours;
 use crate::layout::{Partition, StoredFile, Table};
 use crate::stage::{Target, failed, prepare_file};
 
-/// What may be removed. Nothing, unless it says so.
+/// What to remove; by default nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Retention {
-    /// Files whose last reading is older than this go.
+    /// Remove files whose last reading is older than this.
     pub max_age: Option<Millis>,
-    /// The oldest files go until the rest takes no more than this.
+    /// Remove the oldest files until the rest is not larger than this.
     pub max_bytes: Option<u64>,
 }
 
@@ -41,7 +41,7 @@ pub struct CompactReport {
 
 impl Archive {
     /// Merges the files of each node's day. At any moment readers see either the old files or the
-    /// new one; the old ones stay for `grace`, for those who are reading them, and are removed by a
+    /// new one; the old ones stay for `grace`, for readers that use them, and are removed by a
     /// later compaction. Progress is counted in days. Stopped, it keeps the days that are done.
     pub fn compact(&self, now: Timestamp, grace: Millis, control: &Control<'_>) -> Result<CompactReport> {
         let archive = self.with_stop(control.stop());
@@ -123,7 +123,7 @@ impl Archive {
         Ok(prepared.bytes)
     }
 
-    /// Removes whole files that `retention` does not want any more.
+    /// Removes whole files, as `retention` demands.
     pub fn prune(&self, retention: &Retention, now: Timestamp, dry_run: bool) -> Result<CompactReport> {
         let mut files: Vec<StoredFile> = self.files_by_day()?.into_values().flatten().collect();
         files.sort_by_key(|file| file.name.last);

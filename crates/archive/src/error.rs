@@ -43,7 +43,7 @@ pub enum Error {
         /// The address of the archive.
         address: String,
     },
-    /// Stored bytes are not what was written.
+    /// Stored bytes differ from what was written.
     #[error("{path} is damaged: {reason}")]
     Damaged {
         /// The damaged file.
@@ -107,7 +107,7 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// A column map that makes no sense.
+    /// An invalid column map.
     #[error("column map {file}: {reason}")]
     ColumnMap {
         /// The file.

@@ -1,4 +1,4 @@
-//! The journal: where readings are safe before they are in Parquet.
+//! The journal keeps readings safe until they are in Parquet.
 //!
 //! A segment is a file of records, each with its length and checksum. What [`Journal::append`]
 //! has returned from is on stable storage. A record that a crash cut short was never
@@ -26,7 +26,7 @@ const MAGIC: &[u8; 8] = b"TWJRNL\0\x02";
 const FIRST_MAGIC: &[u8; 8] = b"TWJRNL\0\x01";
 const HEADER: usize = 8;
 const MAX_RECORD: usize = 1 << 30;
-/// How much is gathered before it is written in passing.
+/// How much is buffered before it is written.
 const BUFFER: usize = 1 << 20;
 
 /// The segment that is being written.
@@ -69,7 +69,7 @@ impl Journal {
     }
 
     /// Adds a reading of something that can be read again, so that it need not survive a crash.
-    pub fn append_in_passing(&mut self, reading: &NodeReading, source: &Source) -> Result<()> {
+    pub fn append_buffered(&mut self, reading: &NodeReading, source: &Source) -> Result<()> {
         self.encode(reading, source)?;
         if self.buffer.len() >= BUFFER { self.write(false) } else { Ok(()) }
     }
@@ -105,7 +105,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes out what was appended in passing, and ends the segment.
+    /// Writes what is buffered, and ends the segment.
     pub fn finish(&mut self) -> Result<Option<PathBuf>> {
         self.write(false)?;
         Ok(self.close())
@@ -142,7 +142,7 @@ impl OpenSegment {
     }
 }
 
-/// The segments in a journal folder, oldest first.
+/// The segments in a journal directory, oldest first.
 pub fn segments(folder: &Path) -> Result<Vec<PathBuf>> {
     with_extension(folder, "log")
 }
@@ -204,7 +204,7 @@ impl SegmentIndex {
     pub fn read(path: &Path) -> Result<Self> {
         let damaged = |reason: &str| Error::damaged(&path.to_string_lossy(), reason);
         let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-        let id = Ulid::from_string(&stem).map_err(|_| damaged("its name is no segment's"))?;
+        let id = Ulid::from_string(&stem).map_err(|_| damaged("its name is not that of a segment"))?;
         let file = File::open(path).map_err(Error::io(path))?;
         let length = file.metadata().map_err(Error::io(path))?.len();
         let mut index = Self {
@@ -220,9 +220,10 @@ impl SegmentIndex {
         if magic.is_none_or(|found| found != MAGIC && found != FIRST_MAGIC) {
             // A crash while the segment was created; it never held anything.
             index.ending = Ending::Torn { bytes: length };
-            return match length < MAGIC.len() as u64 {
-                true => Ok(index),
-                false => Err(damaged("it is no journal of a version this Tracewise knows")),
+            return if length < MAGIC.len() as u64 {
+                Ok(index)
+            } else {
+                Err(damaged("it is not a journal of a version that this Tracewise reads"))
             };
         }
         reader.at = MAGIC.len() as u64;
@@ -237,9 +238,10 @@ impl SegmentIndex {
                 None => None,
             };
             let Some((opening, length_of_body, end)) = opened else {
-                index.ending = match reader.resumes_after(at).map_err(Error::io(path))? {
-                    true => Ending::Damaged { offset: at },
-                    false => Ending::Torn { bytes: length - at },
+                index.ending = if reader.resumes_after(at).map_err(Error::io(path))? {
+                    Ending::Damaged { offset: at }
+                } else {
+                    Ending::Torn { bytes: length - at }
                 };
                 break;
             };
@@ -297,7 +299,7 @@ impl SegmentIndex {
             body.resize(place.length as usize, 0);
             self.file.read_exact_at(&mut body, place.offset).map_err(Error::io(&self.path))?;
             let (threads, jobs) = decoder.decode(&mut Cursor(&body)).ok_or_else(|| {
-                let reason = format!("a record at byte {} cannot be understood", place.offset);
+                let reason = format!("the record at byte {} cannot be decoded", place.offset);
                 Error::damaged(&self.path.to_string_lossy(), reason)
             })?;
             let source = self.names.sources[place.source as usize].as_ref();

@@ -1,5 +1,5 @@
-//! What is known for certain of the jobs in an archive: one file for each campaign that was added, and one for
-//! the trouble that was put into its traces.
+//! Labels of the jobs in an archive, one file per campaign that was added, and faults that were injected into
+//! its traces.
 //!
 //! `labels/<id>-<crc>.json` and `injections/<id>-<crc>.json`; the checksum in the name is that of the file's text.
 
@@ -18,18 +18,18 @@ use crate::loader::Loader;
 use crate::spool::{Spool, StagedSet};
 use crate::store::Store;
 
-/// Each is a folder, and the name of the list in its files.
+/// Each is a directory, and the name of the list in its files.
 const LABELS: &str = "labels";
 const INJECTIONS: &str = "injections";
 const VERSION: u32 = 1;
 
 impl Archive {
-    /// What is known of jobs, in order of time.
+    /// The labels of jobs, in order of time.
     pub fn labels(&self) -> Result<Vec<Label>> {
         read_labels(&self.store)
     }
 
-    /// The trouble that was put into its traces.
+    /// The faults that were injected into its traces.
     pub fn injections(&self) -> Result<Vec<Injection>> {
         read_all(&self.store, INJECTIONS)
     }
@@ -52,7 +52,7 @@ impl Loader {
         Ok(())
     }
 
-    /// Adds what was put into the readings, visible together with them.
+    /// Adds injected faults, which become visible together with the readings.
     pub fn add_injections(&mut self, injections: &[Injection]) -> Result<()> {
         stage(&self.set, INJECTIONS, injections)
     }

@@ -1,8 +1,7 @@
-//! Where things lie in an archive, and what their names say.
+//! Paths of an archive, and what their names contain.
 //!
 //! `cpu/date=2026-11-15/node=n001/<first>-<last>-<id>-<level>-<crc>.parquet`: hive partitions
-//! that DuckDB, pandas and Polars understand, and file names from which a reader knows the
-//! stretch of time without opening the file.
+//! that DuckDB, pandas and Polars understand, and file names that contain the time range.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,9 +15,9 @@ use crate::store::Object;
 
 /// The version of everything below and of the file format.
 pub const FORMAT: u32 = 1;
-/// The file that makes a folder, or a prefix of a bucket, an archive.
+/// The file that marks a directory, or a prefix of a bucket, as an archive.
 pub const MARKER: &str = "archive.json";
-/// The folder of a local archive in which writes are prepared.
+/// The directory of a local archive in which writes are prepared.
 pub const SPOOL: &str = ".spool";
 
 const UNSAFE_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b':');
@@ -72,18 +71,18 @@ pub fn date_of(time: Timestamp) -> NaiveDate {
     DateTime::from_timestamp_millis(time.0).map_or(beyond, |moment| moment.date_naive())
 }
 
-/// Refuses a node whose folder no file system would take.
+/// Rejects a node whose directory name would be too long.
 pub fn check_node(node: &NodeName) -> Result<()> {
     let length = utf8_percent_encode(node.as_str(), UNSAFE_IN_PATHS).map(str::len).sum::<usize>();
     if length <= 240 { Ok(()) } else { Err(Error::NodeName { name: node.to_string() }) }
 }
 
-/// Whether the archive can name the day of a moment; years beyond four digits it cannot.
+/// Whether a file name can hold this time: its year has four digits.
 pub fn is_storable(time: Timestamp) -> bool {
     (Timestamp(0)..Timestamp::from_seconds(253_402_300_800)).contains(&time)
 }
 
-/// Refuses readings of a moment that the archive cannot name.
+/// Rejects a time that no file name can hold.
 pub fn check_time(node: &NodeName, time: Timestamp) -> Result<()> {
     if is_storable(time) { Ok(()) } else { Err(Error::Time { node: node.to_string(), time: time.0 }) }
 }
@@ -100,7 +99,7 @@ pub fn next_id() -> Ulid {
     *last
 }
 
-/// What the name of a stored file says.
+/// The parts of the name of a stored file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileName {
     /// In whole seconds, not after the first reading.

@@ -1,7 +1,7 @@
-//! Where CPU traces rest and come from.
+//! Storage of CPU traces.
 //!
-//! An [`Archive`] is a folder or a bucket of Parquet files that hold what the kernel counted;
-//! rates are derived while reading. Readings come in live through a [`Writer`], or in bulk
+//! An [`Archive`] is a directory or a bucket of Parquet files with the counters of the kernel; rates
+//! are derived while reading. Readings come in live through a [`Writer`], or in bulk
 //! through a [`Loader`] from CSV files and Prometheus, and go out through a [`Snapshot`].
 //!
 //! # Blocking
@@ -68,7 +68,7 @@ pub struct Settings {
     /// A multi-thread runtime to make network calls on. Without one, each archive that is opened has
     /// two threads of its own for them.
     pub runtime: Option<Handle>,
-    /// Where writes to a bucket are prepared; local archives have a place of their own.
+    /// Where writes to a bucket are prepared. Local archives prepare them in their own directory.
     pub spool: Option<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ struct Marker {
     format: u32,
 }
 
-/// A folder or bucket of CPU traces.
+/// A directory or bucket of CPU traces.
 #[derive(Debug, Clone)]
 pub struct Archive {
     store: Store,
@@ -85,20 +85,20 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens an archive that is there.
+    /// Opens an existing archive.
     pub fn open(address: &str, settings: &Settings) -> Result<Self> {
         let archive = Self::at(address, settings)?;
         if !archive.is_marked()? {
             return Err(Error::NotAnArchive { address: address.to_owned(), marker: MARKER });
         }
-        // A crash may have stopped a commit half-way. Whoever may write here finishes it.
+        // A crash may have interrupted a commit. The next process with write access completes it.
         if let Err(error) = archive.spool.recover(&archive.store) {
-            tracing::warn!("a write that was stopped is not finished yet: {error}");
+            tracing::warn!("an interrupted write could not be completed yet: {error}");
         }
         Ok(archive)
     }
 
-    /// Opens an archive for writing, and makes it one if it is not.
+    /// Opens an archive for writing, and creates it if necessary.
     pub fn open_or_create(address: &str, settings: &Settings) -> Result<Self> {
         let archive = Self::at(address, settings)?;
         if !archive.is_marked()? {
@@ -110,7 +110,7 @@ impl Archive {
             set.commit(&archive.store)?;
         }
         if let Err(error) = archive.spool.recover(&archive.store) {
-            tracing::warn!("a write that was stopped is not finished yet: {error}");
+            tracing::warn!("an interrupted write could not be completed yet: {error}");
         }
         Ok(archive)
     }
@@ -145,17 +145,17 @@ impl Archive {
         Self { store: self.store.with_stop(stop), spool: self.spool.clone() }
     }
 
-    /// The live way in; one at a time.
+    /// Starts writing live readings. Only one writer may run at a time.
     pub fn writer(&self, source: Source, settings: WriterSettings) -> Result<Writer> {
         Writer::open(self.store.with_stop(&Stop::default()), self.spool.clone(), source, settings)
     }
 
-    /// The way in for a whole file or a stretch of Prometheus: all of it becomes visible, or nothing.
+    /// Starts an import: all of its readings become visible, or none.
     pub fn loader(&self, source: Source) -> Result<Loader> {
         Loader::new(self.store.clone(), self.spool.clone(), source)
     }
 
-    /// What the archive holds now of a selection.
+    /// A consistent view of what the archive holds now.
     pub fn snapshot(&self, selection: Selection) -> Result<Snapshot> {
         Snapshot::take(&self.store, &self.spool, selection)
     }

@@ -1,4 +1,4 @@
-//! The bulk way in: all of an import becomes visible at its end, or nothing does.
+//! Imports: all readings of an import become visible at its end, or none.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_segment;
 use crate::store::Store;
 
-/// What an import brought.
+/// What was imported.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LoadReport {
     /// Nodes with readings.
@@ -22,7 +22,7 @@ pub struct LoadReport {
     pub readings: u64,
     /// Readings of a thread at a moment that came again; the last one was kept.
     pub repeated: u64,
-    /// Readings that the source speaks of but does not have, in whole or in part.
+    /// Readings that the source lists but does not have, in whole or in part.
     pub missing: u64,
     /// Time of the first reading.
     pub first: Option<Timestamp>,
@@ -97,23 +97,23 @@ impl Loader {
         }
     }
 
-    /// A node as a whole, with its jobs.
+    /// Adds a reading of a node with its jobs.
     pub fn push_node(&mut self, reading: &NodeReading) -> Result<()> {
         check_node(&reading.node)?;
         check_time(&reading.node, reading.time)?;
         self.store.check_stop()?;
         self.write_gathered()?;
         self.n_pushed += reading.threads.len() as u64;
-        self.journal.append_in_passing(reading, &self.source)
+        self.journal.append_buffered(reading, &self.source)
     }
 
     fn write_gathered(&mut self) -> Result<()> {
         let Some(gathered) = self.gathered.take() else { return Ok(()) };
         let period = self.periods.get(&gathered.node).copied().unwrap_or(self.source.period);
         if period == self.source.period {
-            return self.journal.append_in_passing(&gathered, &self.source);
+            return self.journal.append_buffered(&gathered, &self.source);
         }
-        self.journal.append_in_passing(&gathered, &Source { period, ..self.source.clone() })
+        self.journal.append_buffered(&gathered, &Source { period, ..self.source.clone() })
     }
 
     /// Makes everything visible. Stopped before its last step, it leaves nothing.

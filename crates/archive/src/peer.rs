@@ -1,4 +1,4 @@
-//! A server that is asked over HTTP.
+//! An HTTP client for one server.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ pub enum NoAnswer {
     /// The call was stopped, or could not be made at all.
     Ended(Error),
     Timeout,
-    /// Asking again may help.
+    /// A retry may help.
     Failed {
         reason: String,
     },
@@ -27,7 +27,7 @@ impl From<reqwest::Error> for NoAnswer {
         } else if error.is_connect() {
             "cannot connect; is it running, and is the address right?".into()
         } else if error.is_body() || error.is_decode() {
-            "its answer was cut off".into()
+            "its response was cut off".into()
         } else {
             format!("the request failed: {}", net::root_cause(&error))
         };
@@ -35,7 +35,7 @@ impl From<reqwest::Error> for NoAnswer {
     }
 }
 
-/// A server that is asked over HTTP.
+/// A server that is queried over HTTP.
 pub struct Peer {
     client: Client,
     pub base: Url,
@@ -46,7 +46,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// `example` is how its address is written.
+    /// `example` shows how its address is written.
     pub fn new(url: &str, example: &str, timeout: Duration, stop: &Stop) -> Result<Self> {
         let refused = |reason: String| {
             let host = url.rsplit_once('@').map_or(url, |(_, host)| host);
@@ -55,7 +55,7 @@ impl Peer {
         let mut base =
             Url::parse(url).map_err(|error| refused(format!("{error}; write it like {example}")))?;
         if !matches!(base.scheme(), "http" | "https") {
-            return Err(refused("only http:// and https:// can be asked".into()));
+            return Err(refused("only http:// and https:// are supported".into()));
         }
         if !base.path().ends_with('/') {
             base.set_path(&format!("{}/", base.path()));
@@ -81,7 +81,7 @@ impl Peer {
         Error::Server { url: self.shown.clone(), reason: reason.into() }
     }
 
-    /// Asks once.
+    /// Sends one request.
     pub fn get(&self, url: Url) -> Result<(StatusCode, Bytes), NoAnswer> {
         let request = self.client.get(url);
         let answer = async {
@@ -93,7 +93,7 @@ impl Peer {
         answered.map_err(NoAnswer::from)
     }
 
-    /// Waits before asking again.
+    /// Waits before a retry.
     pub fn pause(&self, length: Duration) {
         self.stop.wait(length);
     }

@@ -1,4 +1,4 @@
-//! An archive as if it happened now: its readings in order of time, at any speed.
+//! Replays an archive: its readings in order of time, at any speed.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::rows::ThreadRows;
 use crate::snapshot::Snapshot;
 
-/// Plays the readings of a snapshot in order of time, all nodes together, an hour in memory.
+/// The readings of a snapshot in order of time, all nodes together, with one hour in memory.
 pub struct Replay<'a> {
     snapshot: &'a Snapshot,
     nodes: Vec<NodeName>,
@@ -26,7 +26,7 @@ struct Pace {
 }
 
 impl<'a> Replay<'a> {
-    /// `speed` is how many recorded seconds go by in a real one; without it nothing waits.
+    /// `speed` is the number of recorded seconds per real second; without it, the replay does not wait.
     pub fn new(snapshot: &'a Snapshot, speed: Option<f64>) -> Result<Self> {
         let nodes = snapshot.nodes();
         let mut hours: Vec<Timestamp> = Vec::new();

@@ -58,7 +58,7 @@ impl ThreadRows {
         self.ticks.into_iter().chain([self.times]).for_each(spare::give);
     }
 
-    /// Sorted rows out of sorted pieces, of which the later were written later.
+    /// Merges sorted pieces, in the order in which they were written, into sorted rows.
     pub fn merged(pieces: impl Iterator<Item = Result<Self>>) -> Result<Self> {
         let mut merged: Option<Self> = None;
         let mut n_pieces = 0;
@@ -196,7 +196,7 @@ pub mod spare {
         }
     }
 
-    /// An empty column with room for so many rows.
+    /// An empty column with room for `n_rows`.
     pub fn take(n_rows: usize) -> Vec<i64> {
         let spare = COLUMNS.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut column = spare.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What an archive holds at one moment, and the way from there to traces.
+//! A consistent view of an archive, and the derivation of traces from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -22,7 +22,7 @@ use crate::store::Store;
 /// How far before a selection its first reading's predecessor is looked for.
 const LOOKBACK: Millis = Millis(2 * 3_600_000);
 
-/// Which readings are wanted. Nothing given means everything.
+/// Which readings to read; by default all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     /// Only this node.
@@ -31,7 +31,7 @@ pub struct Selection {
     pub job: Option<JobId>,
     /// Start of the time range.
     pub from: Timestamp,
-    /// The first moment that is not wanted any more.
+    /// End of the time range; readings at this time are left out.
     pub to: Timestamp,
 }
 
@@ -50,7 +50,7 @@ pub struct Snapshot {
     segments: Vec<SegmentIndex>,
 }
 
-/// Where an hour's readings come from.
+/// Where the readings of an hour come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Group(Piece),
@@ -69,7 +69,7 @@ impl Snapshot {
                 Ok(index) => {
                     if let Ending::Damaged { offset } = index.ending {
                         tracing::warn!(
-                            "{} is damaged at byte {offset}: what follows is left out",
+                            "{} is damaged at byte {offset}; later records are ignored",
                             path.display()
                         );
                     }
@@ -123,7 +123,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// How often a node was read, at the densest.
+    /// The shortest interval at which a node was read.
     pub fn period(&self, node: &NodeName) -> Millis {
         self.periods(node).min().unwrap_or(Millis::SECOND)
     }
@@ -254,7 +254,7 @@ impl Snapshot {
         }))
     }
 
-    /// Past this, a reading says nothing of the time since the one before it.
+    /// The longest time that one reading can cover.
     fn longest_gap(&self, node: &NodeName, derivation: &Derivation) -> Millis {
         let longest = self.periods(node).max().unwrap_or(Millis::SECOND).max(derivation.period);
         Millis(longest.0.saturating_mul(i64::from(derivation.max_missed) + 2))
@@ -274,7 +274,7 @@ pub(crate) struct Hours<'a> {
     parts: BTreeMap<Timestamp, Vec<Part>>,
     from: Timestamp,
     to: Timestamp,
-    /// Whose readings are preferred where several are known of one moment.
+    /// Whose readings are preferred if there are several of one time.
     job: Option<JobId>,
 }
 
@@ -421,8 +421,8 @@ impl Threads {
     }
 }
 
-/// Derives the sorted rows of one thread. Where several are known of one moment, that of `job`
-/// speaks, else the one written last.
+/// Derives the sorted rows of one thread. If there are several of one time, the one of `job` is
+/// used, else the one written last.
 fn derive_rows(
     rows: &ThreadRows,
     range: Range<usize>,

@@ -1,4 +1,4 @@
-//! Where writes are prepared before they become visible, so that a crash at any point leaves
+//! Writes are prepared here before they become visible, so that a crash at any point leaves
 //! either nothing or all of them.
 //!
 //! Files are prepared in a set of their own. `commit.json` makes the set final: from then on
@@ -27,7 +27,7 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// The spool of an archive: in its own folder, or below `folder` for one in a bucket.
+    /// The spool of an archive: in its own directory, or below `folder` for one in a bucket.
     pub fn of(store: &Store, folder: Option<&Path>) -> Result<Self> {
         let root = match (store.folder(), folder) {
             (Some(root), _) => root.join(SPOOL),
@@ -83,7 +83,7 @@ impl Spool {
         outcomes.into_iter().collect()
     }
 
-    /// The sets of this spool, those at work included.
+    /// The sets of this spool, including those that are being written.
     pub fn sets(&self) -> Result<Vec<PathBuf>> {
         let staged = self.staged();
         let entries = match fs::read_dir(&staged) {
@@ -114,7 +114,7 @@ struct Commit {
 
 #[derive(Debug, Serialize, Deserialize)]
 struct CommittedFile {
-    /// In the set's folder.
+    /// In the directory of the set.
     prepared: String,
     /// In the archive.
     path: String,
@@ -132,7 +132,7 @@ pub struct StagedSet {
 }
 
 impl StagedSet {
-    /// The folder of the set, for what goes with it.
+    /// The directory of the set.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

@@ -1,4 +1,4 @@
-//! Rows into prepared files, ready to become visible.
+//! Writes rows to files that are ready to become visible.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -74,7 +74,7 @@ pub fn prepare_file(
     }
 }
 
-/// An I/O error comes out of the Parquet writer wrapped; a full disk has to be recognised.
+/// Unwraps I/O errors of the Parquet writer, so that a full disk is recognised.
 pub fn failed(path: &Path) -> impl FnOnce(ParquetError) -> Error + '_ {
     move |error| match error {
         ParquetError::External(cause) => match cause.downcast::<std::io::Error>() {

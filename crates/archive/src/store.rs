@@ -1,4 +1,4 @@
-//! The door to where an archive lies: a folder, or a bucket that speaks S3.
+//! Access to the files of an archive, in a directory or an S3 bucket.
 
 use std::fs;
 use std::future::Future;
@@ -26,9 +26,9 @@ use crate::runtime::Runtime;
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct S3Settings {
-    /// Where the service answers, if it is not Amazon's own.
+    /// The URL of the service, unless it is Amazon S3.
     pub endpoint: Option<String>,
-    /// Where the bucket is; `AWS_REGION` if not set here, else `us-east-1`.
+    /// The region of the bucket; default: `AWS_REGION`, else `us-east-1`.
     pub region: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub struct Object {
 #[derive(Clone)]
 pub struct Store {
     address: String,
-    /// Where the service of a bucket answers.
+    /// The URL of the service of a bucket.
     endpoint: String,
     folder: Option<PathBuf>,
     objects: Arc<dyn ObjectStore>,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Store {
 }
 
 impl Store {
-    /// `address` is a folder or `s3://bucket/prefix`. Nothing is created.
+    /// `address` is a directory or `s3://bucket/prefix`. Nothing is created.
     pub fn open(address: &str, s3: &S3Settings, runtime: Option<&Handle>) -> Result<Self> {
         let refused = |reason: String| Error::Address { address: address.to_owned(), reason };
         let runtime = Runtime::new(runtime).map_err(|error| refused(error.to_string()))?;
@@ -68,14 +68,16 @@ impl Store {
             Some(("s3", rest)) => {
                 let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
                 if bucket.is_empty() {
-                    return Err(refused("the bucket is missing; write s3://bucket/prefix".into()));
+                    return Err(refused("there is no bucket; write s3://bucket/prefix".into()));
                 }
                 let prefix = ObjectPath::parse(prefix).map_err(|error| refused(error.to_string()))?;
                 let bucket = open_bucket(bucket, s3).map_err(|error| refused(error.to_string()))?;
                 (None, Arc::new(PrefixStore::new(bucket, prefix)))
             }
             Some((scheme, _)) => {
-                return Err(refused(format!("{scheme}:// is not known; use a folder or s3://bucket/prefix")));
+                return Err(refused(format!(
+                    "{scheme}:// is not supported; use a directory or s3://bucket/prefix"
+                )));
             }
             None => {
                 let root = std::path::absolute(address).map_err(Error::io(Path::new(address)))?;
@@ -108,18 +110,18 @@ impl Store {
         &self.address
     }
 
-    /// A name for this bucket and prefix, of this service, and of no other.
+    /// A name that is unique to this service, bucket and prefix.
     pub fn identity(&self) -> String {
         let whole = format!("{} {}", self.endpoint, self.address);
         utf8_percent_encode(&whole, NON_ALPHANUMERIC).to_string().replace('%', "_")
     }
 
-    /// The folder of a local archive.
+    /// The directory of a local archive.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// How people would write the place of `path`.
+    /// The full path of an object, for messages.
     pub fn full_path(&self, path: &str) -> String {
         format!("{}/{path}", self.address)
     }
@@ -142,7 +144,7 @@ impl Store {
         Ok(found)
     }
 
-    /// The names of the folders directly below `folder`, sorted.
+    /// The names of the directories directly below `folder`, sorted.
     pub fn subfolders(&self, folder: &str) -> Result<Vec<String>> {
         let path = self.object_path(folder)?;
         let listing =
@@ -186,7 +188,7 @@ impl Store {
         sync_folder(folder)
     }
 
-    /// Removes an object; one that is gone already is no error.
+    /// Removes an object. It is not an error if the object is already gone.
     pub fn delete(&self, path: &str) -> Result<()> {
         let location = self.object_path(path)?;
         match self.wait(path, |objects| async move { objects.delete(&location).await }) {
@@ -235,7 +237,7 @@ fn open_bucket(bucket: &str, s3: &S3Settings) -> object_store::Result<impl Objec
     }
 }
 
-/// Creates a folder and those above it, so that they are still there after a power loss.
+/// Creates a directory and its parents durably.
 pub fn create_folders(folder: &Path) -> Result<()> {
     if folder.is_dir() {
         return Ok(());
@@ -252,7 +254,7 @@ pub fn create_folders(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Makes what was created, renamed or removed in a folder durable.
+/// Makes changes of directory entries durable.
 pub fn sync_folder(folder: &Path) -> Result<()> {
     fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder))
 }

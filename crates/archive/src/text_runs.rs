@@ -74,13 +74,13 @@ fn read_page(texts: &mut TextRuns, page: &[u8], n_rows: usize, encoding: Encodin
     let mut left = n_rows;
     #[allow(deprecated, reason = "older writers name the same encoding differently")]
     let by_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
-    let mut numbers = match by_dictionary {
-        true => {
-            let (width, indices) = rest.split_first()?;
-            Some(Hybrid::new(indices, u32::from(*width)))
-        }
-        false if encoding == Encoding::PLAIN => None,
-        false => return None,
+    let mut numbers = if by_dictionary {
+        let (width, indices) = rest.split_first()?;
+        Some(Hybrid::new(indices, u32::from(*width)))
+    } else if encoding == Encoding::PLAIN {
+        None
+    } else {
+        return None;
     };
     while left > 0 {
         let (n_here, level) = present.next_run(left)?;

@@ -1,4 +1,4 @@
-//! Checking every byte of an archive.
+//! Checks every byte of an archive.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,7 +14,7 @@ use crate::journal::{self, Ending, SegmentIndex};
 use crate::labels;
 use crate::layout::{StoredFile, Table, date_of};
 
-/// Something wrong, and where.
+/// A problem, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The file.
@@ -95,7 +95,7 @@ impl Archive {
             let (_, replaced) = hours::open_visible(&self.store, day)?;
             report.leftovers.extend(replaced.iter().map(|file| Finding {
                 path: self.store.full_path(&file.stored.path),
-                problem: "a newer file stands in for it; compaction removes it".into(),
+                problem: "a newer file replaces it; compaction removes it".into(),
             }));
         }
         for (path, error) in labels::unreadable(&self.store)? {
@@ -116,7 +116,7 @@ impl Archive {
         for path in self.spool.sets()? {
             report.leftovers.push(Finding {
                 path: path.to_string_lossy().into_owned(),
-                problem: "a write that is under way, or was stopped".into(),
+                problem: "a write in progress, or one that was interrupted".into(),
             });
         }
         for path in journal::segments(&self.spool.journal())? {

@@ -1,5 +1,5 @@
-//! The live way in: readings are acknowledged when they are in the journal, and move to
-//! Parquet in the background, an hour at a time.
+//! Live writing: readings are acknowledged when they are in the journal, and move to Parquet in the
+//! background, an hour at a time.
 
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
@@ -120,7 +120,7 @@ fn flush_all(store: &Store, spool: &Spool, closed: &Receiver<PathBuf>) -> Result
             }
         }
         if let Err(error) = &outcome {
-            tracing::warn!("readings stay in the journal for now: {error}");
+            tracing::warn!("readings stay in the journal: {error}");
         }
     }
     outcome

@@ -82,7 +82,7 @@ impl TableWriter {
         Ok(Self { path: path.to_owned(), file, sink })
     }
 
-    /// Adds a row whose cells are as the columns say.
+    /// Adds a row. Its cells must have the kinds of the columns.
     pub fn push(&mut self, row: &[Cell]) -> Result<()> {
         match &mut self.sink {
             Sink::Csv(writer) => {

@@ -1,4 +1,4 @@
-//! A node as a folder of plain files: `proc/` and `cgroup/` (version 2, Slurm), of any size.
+//! A node as a directory of plain files: `proc/` and `cgroup/` (version 2, Slurm), of any size.
 
 use std::fmt::Write;
 use std::fs;
@@ -152,7 +152,7 @@ impl FakeNode {
         fs::remove_dir_all(self.scope().join(format!("job_{id}"))).unwrap();
     }
 
-    /// Jobs on disjoint threads, as many as asked for; some share when there are more than threads.
+    /// The given number of jobs on disjoint threads; some share threads if there are more jobs.
     pub fn start_jobs(&mut self, n_jobs: usize) {
         for job in 0..n_jobs {
             let cpu = job * self.n_threads / n_jobs;

@@ -61,7 +61,7 @@ pub enum Behaviour {
     Silence,
 }
 
-/// A server on loopback that behaves as told, until it is dropped.
+/// A server on loopback with a given behaviour, until it is dropped.
 pub struct StrangeServer {
     pub port: u16,
     thread: Option<JoinHandle<()>>,

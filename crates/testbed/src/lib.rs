@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// The folder of the workspace.
+/// The directory of the workspace.
 pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
@@ -171,7 +171,7 @@ pub fn prometheus(openmetrics: Option<&str>, targets: &[String]) -> Option<Serve
     }))
 }
 
-/// Asks `promtool` what it thinks of a page of metrics; nothing, if all is well.
+/// Problems that `promtool` finds in a page of metrics; empty if there are none.
 pub fn promtool_check(page: &str) -> Option<String> {
     let program = program("prometheus/usr/bin/promtool")?;
     let mut child = Command::new(program)

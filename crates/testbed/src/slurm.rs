@@ -49,7 +49,7 @@ impl Slurm {
         Some(slurm)
     }
 
-    /// What a command of Slurm's says.
+    /// The output of a Slurm command.
     pub fn run(&self, command: &str, arguments: &[&str]) -> String {
         let output = self.command(command).args(arguments).output().unwrap();
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
@@ -81,7 +81,7 @@ impl Slurm {
         id
     }
 
-    /// The CPU that Slurm itself says a job has, once it runs.
+    /// The CPU that Slurm reports for a running job.
     pub fn cpu_of(&self, job: &str) -> String {
         eventually("a job that runs", || {
             let said = self.run("scontrol", &["-d", "show", "job", job]);

@@ -1,5 +1,5 @@
-//! Readings as short runs of bytes: a reading is written as its difference to the one before
-//! it of the same node, so that a quiet thread takes two bytes a second.
+//! Encodes readings compactly: a reading is written as its difference to the previous one of the
+//! same node, so that an idle thread takes two bytes per second.
 //!
 //! A run of records that one encoder wrote is a segment: the archive's journal keeps them on
 //! disk, an agent in memory. A record opens with node, source and time, so that an index of a
@@ -17,7 +17,7 @@ const SAME_THREADS: u8 = 1;
 /// Jobs are numbered, and written as differences. Records before this had names and whole counts.
 const NUMBERED_JOBS: u8 = 2;
 
-/// Appends a number, seven bits a byte.
+/// Appends a number, seven bits per byte.
 pub fn put_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         bytes.push(value as u8 | 0x80);
@@ -63,7 +63,7 @@ impl<'a> Cursor<'a> {
         None
     }
 
-    /// As many bytes as the number before them says.
+    /// The bytes whose number is written before them.
     pub fn run(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
         let (run, rest) = self.0.split_at_checked(length)?;
@@ -195,7 +195,7 @@ pub struct Opening {
 }
 
 impl Names {
-    /// Reads the opening of a record; names it brings are learnt. Leaves the cursor at the rest.
+    /// Reads the opening of a record and keeps the names in it. Leaves the cursor at the rest.
     pub fn opening(&mut self, cursor: &mut Cursor<'_>) -> Option<Opening> {
         let node = usize::try_from(cursor.varint()?).ok()?;
         if node == self.nodes.len() {
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quiet_thread_takes_two_bytes_a_second() {
+    fn an_idle_thread_takes_two_bytes_per_second() {
         let mut encoder = Encoder::default();
         let thread = |idle| ThreadReading {
             cpu: Cpu(0),

@@ -1,8 +1,7 @@
-//! From what the kernel counted to rates, through everything that happens to counters.
+//! Derives rates from the counters of the kernel.
 //!
-//! A reading speaks for the time since the reading before it. What is done when counters
-//! are reset, CPUs come and go, seconds are missed or clocks step is written down, case by
-//! case, in `docs/archive.md`; the tests below hold it.
+//! A reading covers the time since the previous reading. `docs/archive.md` lists what happens when
+//! counters are reset, CPUs come and go, seconds are missed or clocks jump; the tests below check it.
 
 use crate::mode::{Mode, Ticks};
 use crate::rates::Rates;
@@ -34,7 +33,7 @@ impl Default for Derivation {
     }
 }
 
-/// How the ticks of a reading are to be understood: the part of a [`Source`] that matters here.
+/// The meaning of the ticks of a reading: the part of a [`Source`] that matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Scale {
     /// Whether ticks count since boot or per interval.
@@ -46,7 +45,7 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// Whether ticks of one can be told from ticks of the other by subtraction.
+    /// Whether ticks of one can be subtracted from ticks of the other.
     #[inline]
     fn is_like(self, other: Self) -> bool {
         self.measure == other.measure && self.ticks_per_second == other.ticks_per_second
@@ -156,10 +155,10 @@ impl Deriver {
         let spent: [i64; Mode::COUNT] =
             std::array::from_fn(|mode| ticks.0[mode].wrapping_sub(before.0[mode]) as i64);
         // A counter that fell leaves its highest bit set; one beyond all reason leaves others.
-        let strange = spent.iter().fold(0, |bits, ticks| bits | *ticks as u64) >> 48 != 0;
+        let is_out_of_range = spent.iter().fold(0, |bits, ticks| bits | *ticks as u64) >> 48 != 0;
         let total: i64 = spent.iter().fold(0, |sum, ticks| sum.wrapping_add(*ticks));
         let is_more = total.wrapping_mul(2_000) >= 3 * i64::from(scale.ticks_per_second) * period;
-        if strange || total <= 0 || (is_counter && is_more) {
+        if is_out_of_range || total <= 0 || (is_counter && is_more) {
             return None;
         }
         let in_mode = |mode: Mode| spent[mode as usize];
@@ -171,7 +170,7 @@ impl Deriver {
         Some((step, Rates::from_parts(user, system, iowait, total as f64)))
     }
 
-    /// How much time a reading may speak for.
+    /// The longest time that a reading can cover, in milliseconds.
     fn longest(&self, scale: Scale) -> f64 {
         (f64::from(self.max_missed) + 1.5) * scale.period.max(self.period).0 as f64
     }
@@ -211,7 +210,7 @@ enum Spent {
     Ticks(Ticks),
     /// No counter moved: the reading repeats the one before.
     Nothing,
-    /// The counters started again, so nothing can be told between the two.
+    /// The counters started again, so there is no difference.
     Reset,
 }
 

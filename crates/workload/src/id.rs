@@ -1,4 +1,4 @@
-//! Names of things. They are checked once, where they enter, and are cheap to copy around.
+//! Checked names of nodes and jobs. Names are cheap to clone.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Labels: what is known for certain about a job, because somebody ran it to be of that kind.
+//! Labels: the known kind of a job, and the set that it is used for.
 
 use std::fmt;
 
@@ -60,13 +60,13 @@ pub struct Label {
     pub threads: Vec<Cpu>,
     /// When it started.
     pub start: Timestamp,
-    /// When it was read last while it ran.
+    /// The time of its last reading.
     pub end: Timestamp,
-    /// How it was made, where there is more than one way.
+    /// How the job was made, if there is more than one way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<String>,
-    /// The share of its threads' time that others took while it ran, the recording among them; absent
-    /// where nobody looked.
+    /// The fraction of its threads' time that other processes took, including the recording; absent if it
+    /// was not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disturbance: Option<f64>,
 }
@@ -82,7 +82,7 @@ impl Label {
     }
 }
 
-/// Trouble that was put into a stretch of a job's trace, on the threads of one node.
+/// A fault that was injected into part of a job's trace, on the threads of one node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Injection {
     /// The kind of fault.
@@ -111,12 +111,12 @@ pub fn family(kind: &str) -> &str {
     }
 }
 
-/// In order of time; those that start together, by job.
+/// Sorts labels by start and job.
 pub fn sort(labels: &mut [Label]) {
     labels.sort_by(|a, b| (a.start, &a.job).cmp(&(b.start, &b.job)));
 }
 
-/// Two campaigns of different sets that share a moment, if there are any.
+/// Two labels of different sets that overlap in time, if there are any.
 pub fn overlapping_sets(labels: &[Label]) -> Option<(&Label, &Label)> {
     let mut by_start: Vec<&Label> = labels.iter().collect();
     by_start.sort_by_key(|label| label.start);

@@ -61,7 +61,7 @@ impl Mode {
     }
 }
 
-/// Which modes a source tells apart; the others it has none of, or folds into these.
+/// The modes that a source has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(from = "Vec<Mode>", into = "Vec<Mode>")]
 pub struct ModeSet(u8);

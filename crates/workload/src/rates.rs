@@ -1,4 +1,4 @@
-//! The four rates of a thread: how it spent a stretch of time.
+//! The four rates of a thread: how it spent its time.
 
 use crate::mode::{Mode, Ticks};
 
@@ -7,10 +7,10 @@ pub const SUM_TOLERANCE: f32 = 1e-5;
 
 /// Four numbers that are not fractions of one whole.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
-#[error("rates {0:?} are not four shares of one")]
+#[error("rates {0:?} are not four fractions that sum to one")]
 pub struct RatesError(pub [f32; 4]);
 
-/// Shares of time spent in user (with nice), system, iowait and everything else.
+/// Fractions of time spent in user (with nice), system, iowait and everything else.
 /// Each lies between zero and one, and they sum to one.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[repr(transparent)]
@@ -29,7 +29,7 @@ impl Rates {
         if shares && (sum - 1.0).abs() <= SUM_TOLERANCE { Ok(Self(rates)) } else { Err(RatesError(rates)) }
     }
 
-    /// The rates of a stretch in which these ticks were spent; none if there were no ticks.
+    /// The rates of a time in which these ticks were spent; none if there were no ticks.
     pub fn from_ticks(spent: &Ticks) -> Option<Self> {
         let total = spent.total();
         let user = spent[Mode::User] as f64 + spent[Mode::Nice] as f64;
@@ -37,7 +37,7 @@ impl Rates {
         (total > 0).then(|| Self::from_parts(user, system, iowait, total as f64))
     }
 
-    /// The rates of a stretch of `total` ticks, of which these were spent in three of the channels.
+    /// The rates of `total` ticks, given the ticks of three channels.
     #[inline]
     pub(crate) fn from_parts(user: f64, system: f64, iowait: f64, total: f64) -> Self {
         let share = 1.0 / total;
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_sum_to_one_is_no_rates() {
+    fn rates_that_do_not_sum_to_one_are_rejected() {
         assert!(Rates::new([0.5, 0.5, 0.5, 0.0]).is_err());
         assert!(Rates::new([-0.5, 0.5, 0.5, 0.5]).is_err());
         assert!(Rates::new([f32::NAN, 0.0, 0.0, 1.0]).is_err());

@@ -1,4 +1,4 @@
-//! What a node says of itself at one moment, as the kernel counted it.
+//! Readings: the counters of a node at one time.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use crate::id::{Cpu, JobId, NodeName};
 use crate::mode::{ModeSet, Ticks};
 use crate::time::{Millis, Timestamp};
 
-/// Who a thread worked for when it was read.
+/// Who owned a thread when it was read.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
@@ -16,7 +16,7 @@ pub enum Owner {
     Nobody,
     /// Several jobs were allowed on the thread.
     Shared,
-    /// It cannot be known: the source does not say, or jobs run without a cpuset.
+    /// Not known: the source has no owners, or jobs run without a cpuset.
     Unknown,
 }
 
@@ -29,7 +29,7 @@ impl Owner {
         }
     }
 
-    /// The word for each state, as it is stored beside the job.
+    /// The name of each state, as it is stored.
     pub const fn state(&self) -> &'static str {
         match self {
             Self::Job(_) => "job",
@@ -50,11 +50,11 @@ pub enum Measure {
     Interval,
 }
 
-/// Where readings come from, and how their ticks are to be understood.
+/// Where readings come from, and what their ticks mean.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Source {
-    /// The program, file or server, in words.
+    /// A description of the program, file or server.
     pub origin: String,
     /// Whether ticks count since boot or per interval.
     pub measure: Measure,

@@ -1,5 +1,5 @@
-//! Readings on their way from an agent to whoever asks: segments of [`codec`](crate::codec), one
-//! after another. The media type is [`MEDIA_TYPE`].
+//! The format in which an agent sends readings: segments of [`codec`](crate::codec), one after
+//! another, or one line of JSON per reading.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ pub struct Segment {
 }
 
 impl Segment {
-    /// A segment that is expected to take so many bytes.
+    /// An empty segment with room for `n_bytes`.
     pub fn with_capacity(n_bytes: usize) -> Self {
         Self {
             encoder: Encoder::default(),

@@ -1,18 +1,18 @@
-//! A thread's series of rates, and the windows cut out of it.
+//! Traces: the series of rates of a thread, and windows of it.
 
 use crate::id::ThreadId;
 use crate::rates::Rates;
 use crate::reading::Owner;
 use crate::time::{Millis, Timestamp};
 
-/// What stands behind one step of a trace.
+/// What is known about one step of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Coverage {
     /// A reading fell into this step.
     Read,
-    /// No reading fell into this step; the next one accounts for it.
+    /// No reading fell into this step; the next reading covers it.
     Bridged,
-    /// Nothing is known of this step.
+    /// No reading covers this step.
     Missing,
 }
 
@@ -35,7 +35,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A trace of which nothing is known yet. `start` is moved down to a whole period.
+    /// A trace without any known step. `start` is rounded down to a whole period.
     pub fn new(thread: ThreadId, start: Timestamp, period: Millis, n_steps: usize) -> Self {
         Self {
             thread,
@@ -107,7 +107,7 @@ impl Trace {
         [count(Coverage::Read), count(Coverage::Bridged), count(Coverage::Missing)]
     }
 
-    /// A stretch of this trace, unless it leaves the trace or contains a missing step.
+    /// Consecutive steps of this trace; `None` if they leave the trace or contain a missing step.
     pub fn window(&self, first: usize, len: usize) -> Option<Window<'_>> {
         let stretch = self.coverage.get(first..first.checked_add(len)?)?;
         let whole = len > 0 && !stretch.contains(&Coverage::Missing);
@@ -130,7 +130,7 @@ impl Trace {
         OwnerNumber(number as u32)
     }
 
-    /// Sets what is known of a step, counted from the epoch; one outside the trace is passed over.
+    /// Sets a step, counted from the epoch. Steps outside the trace are ignored.
     #[inline]
     pub(crate) fn set(&mut self, step: i64, rates: Rates, coverage: Coverage, owner: OwnerNumber) {
         let Ok(index) = usize::try_from(step - self.first_step) else { return };
@@ -142,7 +142,7 @@ impl Trace {
     }
 }
 
-/// A stretch of one trace in which every step is known.
+/// Consecutive steps of one trace, without a missing step.
 #[derive(Debug, Clone, Copy)]
 pub struct Window<'a> {
     trace: &'a Trace,
@@ -166,7 +166,7 @@ impl<'a> Window<'a> {
         &self.trace.rates[self.first..self.first + self.len]
     }
 
-    /// Who owned the thread, if it was one and the same all the time.
+    /// Who owned the thread, if the owner did not change.
     pub fn owner(&self) -> Option<&'a Owner> {
         let owners = &self.trace.owner_of_step[self.first..self.first + self.len];
         let same = owners.windows(2).all(|pair| pair[0] == pair[1]);

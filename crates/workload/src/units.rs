@@ -12,7 +12,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if (MILLISECOND..CENTURY).contains(&duration) {
         Ok(duration)
     } else {
-        Err("it has to be between 1ms and a century".into())
+        Err("it must be between 1ms and a century".into())
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_neither_nothing_nor_forever() {
+    fn durations_lie_between_a_millisecond_and_a_century() {
         assert_eq!(parse_duration("15s"), Ok(Duration::from_secs(15)));
         for bad in ["0s", "500us", "1000000000y", "-1s", "15"] {
             assert!(parse_duration(bad).is_err(), "{bad}");

@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::cpuset::CpuSet;
 use crate::kernel::Buffer;
 
-/// The CPUs that a group may use, if its tree says so.
+/// The CPUs that a group may use, if it has a cpuset.
 pub fn cpus_of(group: &Path, buffer: &mut Buffer) -> Option<CpuSet> {
     let names = ["cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"];
     names.iter().find_map(|name| CpuSet::parse(buffer.read(&group.join(name)).ok()?))

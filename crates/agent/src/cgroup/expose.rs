@@ -9,7 +9,7 @@ use super::usage::{Io, Usage};
 use super::{Job, SkipReason, Step};
 use crate::exposition::{Family, Kind, Sink};
 
-/// A family of which each job has one sample, or none.
+/// A family with at most one sample per job.
 pub(super) struct PerJob {
     pub(super) name: &'static str,
     pub(super) kind: Kind,

@@ -1,4 +1,4 @@
-//! Who a group's processes are: the job's number where its path does not say, and its user.
+//! The identity of a job from its processes: its number, if the path does not contain it, and its user.
 
 use std::fs;
 use std::io::Read;
@@ -10,7 +10,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use crate::cpuset::CpuSet;
 use crate::kernel::{lines, value_of};
 
-/// How many processes are asked who they are before giving up.
+/// How many processes are examined before giving up.
 const PROCESSES_ASKED: usize = 16;
 /// What the kernel shows for a user that a user namespace does not know.
 const UNMAPPED: u32 = 65_534;
@@ -40,7 +40,7 @@ fn processes(group: &Path) -> impl Iterator<Item = u32> + use<> {
     })
 }
 
-/// The user of a job: whoever runs its first process that is not root's.
+/// The user of a job: the owner of its first process that does not belong to root.
 pub fn uid(job: &Path, procfs: &Path) -> Option<u32> {
     let owner = |pid: u32| owner(&procfs.join(pid.to_string()));
     processes(job).take(PROCESSES_ASKED).filter_map(owner).find(|uid| !matches!(*uid, 0 | UNMAPPED))
@@ -75,7 +75,7 @@ pub fn slurm_id_in(title: &str) -> Option<String> {
     (!id.is_empty()).then_some(id)
 }
 
-/// The id of an HTCondor job, from the `.job.ad` in the folder that its processes work in.
+/// The id of an HTCondor job, from the `.job.ad` in the working directory of its processes.
 pub fn condor_id(slot: &Path, procfs: &Path) -> Option<String> {
     processes(slot).take(PROCESSES_ASKED).find_map(|pid| {
         let folder = procfs.join(pid.to_string()).join("cwd");

@@ -1,4 +1,4 @@
-//! The families that jobstats and its Grafana dashboard ask for: `cgroup_*{jobid,step,task}`, with
+//! The metrics that jobstats and its Grafana dashboard use: `cgroup_*{jobid,step,task}`, with
 //! empty step and task for a whole job. Only Slurm's jobs have them.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use super::expose::{PerJob, count, gauge, seconds, step_labels};
 use super::layout::Manager;
 use crate::exposition::{Family, Kind, Sink};
 
-/// What is shown where there is no limit, as jobstats expects it.
+/// The value without a limit, as jobstats expects it.
 const NO_LIMIT: f64 = u64::MAX as f64;
 
 const FAMILIES: [PerJob; 10] = [

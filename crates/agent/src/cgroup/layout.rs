@@ -26,7 +26,7 @@ impl Manager {
     }
 }
 
-/// What a path says of a job.
+/// What the path of a control group reveals about a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub manager: Manager,
@@ -55,7 +55,7 @@ pub fn recognise(parts: &[&str]) -> Option<Named> {
         .or_else(|| systemd(last, above))
 }
 
-/// Whether a batch system keeps its jobs below a folder of this name, which outlives them.
+/// Whether a batch system keeps its jobs below a directory of this name, which outlives them.
 pub fn is_nest(name: &str) -> bool {
     let is_slurm = is_stepd_scope(name) || is_slurm_base(name);
     let is_kubernetes = matches!(name, "kubepods" | "kubepods.slice");

@@ -1,7 +1,7 @@
 //! The jobs on this node, found by looking at its control groups.
 //!
-//! A look is cheap: the folders in which batch systems keep their jobs are listed, what is new is
-//! judged, and what is known is judged again in turn. Now and then the whole tree is walked, for
+//! A look is cheap: it lists the directories in which batch systems keep their jobs, examines new
+//! groups, and examines known ones again in turn. From time to time it walks the whole tree, for
 //! batch systems that have come since.
 
 mod confine;
@@ -34,8 +34,8 @@ use usage::Usage;
 const WALK_EVERY: Millis = Millis(10_000);
 /// A batch system makes a group first, and confines it a moment later.
 const SETTLES_WITHIN: Millis = Millis(10_000);
-/// How often a job's processes are asked who they are, after longer and longer waits: at once, and
-/// when it is 1, 3, 7, … seconds old. A job that has not said by then is left without.
+/// How often the processes of a job are examined for its identity, at growing intervals: at once, and
+/// when it is 1, 3, 7, … seconds old. After that, the job stays without one.
 const TIMES_ASKED: u32 = 7;
 /// How many known groups are judged again at one look.
 const JUDGED_AGAIN: usize = 256;
@@ -110,7 +110,7 @@ pub enum LookError {
     Absent { root: PathBuf },
 }
 
-/// Looks for jobs below a cgroup root; `procfs` is asked who processes are.
+/// Looks for jobs below a cgroup root, and for their processes in `procfs`.
 #[derive(Debug)]
 pub struct CgroupCollector {
     root: PathBuf,
@@ -139,7 +139,7 @@ struct Known {
 }
 
 impl Known {
-    /// Whether it is time to ask the processes of a job who they are.
+    /// Whether it is time to examine the processes of a job.
     fn is_to_be_asked(&self, now: Timestamp) -> bool {
         let age = (now - self.first_seen).0;
         self.n_asked < TIMES_ASKED && age >= ((1 << self.n_asked) - 1) * Millis::SECOND.0
@@ -308,10 +308,10 @@ impl CgroupCollector {
         if !places.iter().any(|place| identity::is_populated(place)) {
             return Verdict::Skipped(SkipReason::Ended);
         }
-        let asks = known.is_to_be_asked(now);
-        let ask = |question: fn(&Path, &Path) -> Option<String>| match asks {
-            true => places.iter().find_map(|place| question(place, &self.procfs)),
-            false => None,
+        // Empty while it is not the job's turn to be examined.
+        let examined: &[PathBuf] = if known.is_to_be_asked(now) { &places } else { &[] };
+        let ask = |question: fn(&Path, &Path) -> Option<String>| {
+            examined.iter().find_map(|place| question(place, &self.procfs))
         };
         let before = known.verdict.job();
         let (id, sluid) = match &known.named.name {
@@ -327,10 +327,8 @@ impl CgroupCollector {
         let Ok(id) = JobId::new(id.as_ref().unwrap_or(called)) else {
             return Verdict::Skipped(SkipReason::BadName);
         };
-        let uid = known.named.uid.or_else(|| before?.uid).or_else(|| match asks {
-            true => places.iter().find_map(|place| identity::uid(place, &self.procfs)),
-            false => None,
-        });
+        let find_uid = || examined.iter().find_map(|place| identity::uid(place, &self.procfs));
+        let uid = known.named.uid.or_else(|| before?.uid).or_else(find_uid);
         Verdict::Job(Arc::new(Job {
             id,
             manager: known.named.manager,
@@ -342,7 +340,7 @@ impl CgroupCollector {
         }))
     }
 
-    /// The threads a job is confined to, in the way of whoever put it there.
+    /// The threads that a job is confined to, by the rules of its batch system.
     fn cpus(
         &mut self,
         path: &str,

@@ -31,7 +31,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Looks for jobs below a folder of a tree.
+    /// Looks for jobs below a directory of a tree.
     pub fn look_into(&mut self, tree: &Path, folder: &str) {
         self.n_seen = 0;
         let mut parts: Vec<String> =
@@ -55,7 +55,7 @@ impl Search {
     fn descend(&mut self, tree: &Path, folder: &Path, parts: &mut Vec<String>) {
         let entries = match fs::read_dir(folder) {
             Ok(entries) => entries,
-            // A group may vanish between the moment it is listed and now; that is no error.
+            // A group may vanish after it was listed; that is not an error.
             Err(error) if has_vanished(&error) => return,
             Err(source) => {
                 self.unreadable = Some(LookError::Unreadable { path: folder.to_owned(), source });

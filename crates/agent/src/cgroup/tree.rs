@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 pub enum Hierarchy {
     /// One tree for all controllers.
     Unified,
-    /// A tree a controller, and perhaps a unified one without controllers beside them.
+    /// One tree per controller, and perhaps a unified tree without controllers.
     Legacy {
         controllers: Vec<String>,
         has_unified: bool,
@@ -41,13 +41,12 @@ impl Trees {
             Hierarchy::Legacy { has_unified, .. } => (false, *has_unified),
             Hierarchy::Absent => (false, false),
         };
-        let tree = |names: [&str; 2]| match is_unified {
-            true => root.to_owned(),
-            false => names
-                .map(|name| root.join(name))
-                .into_iter()
-                .find(|tree| tree.is_dir())
-                .unwrap_or_else(|| root.join(names[0])),
+        let tree = |names: [&str; 2]| {
+            if is_unified {
+                return root.to_owned();
+            }
+            let mounted = names.map(|name| root.join(name)).into_iter().find(|tree| tree.is_dir());
+            mounted.unwrap_or_else(|| root.join(names[0]))
         };
         Self {
             controllers: controllers.unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
@@ -81,8 +80,8 @@ fn legacy(root: &Path) -> Hierarchy {
     let controllers: Vec<String> =
         known.into_iter().filter(|name| root.join(name).is_dir()).map(str::to_owned).collect();
     let has_unified = root.join("unified/cgroup.controllers").exists();
-    match controllers.is_empty() && !has_unified {
-        true => Hierarchy::Absent,
-        false => Hierarchy::Legacy { controllers, has_unified },
+    if controllers.is_empty() && !has_unified {
+        return Hierarchy::Absent;
     }
+    Hierarchy::Legacy { controllers, has_unified }
 }

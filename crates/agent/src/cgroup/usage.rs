@@ -73,7 +73,7 @@ impl Usage {
         }
         self.memory_bytes = group.number("memory.current", buffer);
         self.memory_peak_bytes = group.number("memory.peak", buffer);
-        // "max" is no number, and no limit.
+        // "max" means that there is no limit.
         self.memory_limit_bytes = group.number("memory.max", buffer);
         if let Some(text) = group.read("memory.stat", buffer) {
             self.anon_bytes = value_of(text, "anon");

@@ -197,7 +197,7 @@ impl Version {
     }
 }
 
-/// Ends series: whatever comes in goes on as the mark of an end.
+/// Ends series: writes a stale marker for every sample.
 pub struct Ending<'a>(pub &'a mut Batch);
 
 impl Sink for Ending<'_> {

@@ -1,5 +1,5 @@
-//! Every reading, pushed to a server that takes remote write. What the server does not take now is
-//! tried again for as long as the ring keeps it.
+//! Pushes every reading to a server by remote write. Readings that the server does not accept are
+//! sent again as long as the ring keeps them.
 
 mod batch;
 pub mod message;
@@ -27,7 +27,7 @@ const SAMPLES_PER_THREAD: usize = 9;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last push may take when the agent ends.
 const LAST_PUSH: Duration = Duration::from_secs(5);
-/// The answer of a server that speaks version 2 has this header.
+/// The response of a server that supports version 2 has this header.
 const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -65,7 +65,7 @@ pub struct Pusher {
     shared: Arc<Shared>,
     client: Client,
     version: Version,
-    /// The server has shown that it speaks the version.
+    /// The server has accepted this version.
     is_agreed: bool,
     /// The number of the first reading that the server has neither taken nor refused.
     next: u64,
@@ -116,7 +116,7 @@ impl Pusher {
         }
     }
 
-    /// Sends what is new. Stops at the first request that fails; the next push goes on there.
+    /// Sends new readings. Stops at the first request that fails; the next push continues there.
     async fn push(&mut self) {
         let mut outcome = Ok(());
         while outcome.is_ok() {
@@ -124,7 +124,7 @@ impl Pusher {
             if readings.is_empty() {
                 break;
             }
-            // Only what was delivered is what the next counters are compared with.
+            // The next counters are compared with those that were delivered.
             let mut monotone = self.monotone.clone();
             readings.iter_mut().for_each(|reading| monotone.hold(&mut reading.threads));
             let batch = self.batch(&readings);
@@ -150,9 +150,9 @@ impl Pusher {
         }
         match (&outcome, self.is_failing) {
             (Err(reason), false) => {
-                tracing::warn!("{}: {reason}; what the ring keeps is tried again", self.address());
+                tracing::warn!("{}: {reason}; will retry", self.address());
             }
-            (Ok(()), true) => tracing::info!("{}: takes samples again", self.address()),
+            (Ok(()), true) => tracing::info!("{}: accepts samples again", self.address()),
             _ => {}
         }
         self.is_failing = outcome.is_err();
@@ -232,7 +232,7 @@ impl Pusher {
             }
             Err(Failure::Final(reason)) => {
                 pushed.refused.fetch_add(n_samples, Ordering::Relaxed);
-                tracing::warn!("{} refuses {n_samples} samples: {reason}", self.address());
+                tracing::warn!("{} rejects {n_samples} samples: {reason}", self.address());
                 Ok(())
             }
             Err(Failure::Passing(reason)) => {
@@ -253,7 +253,7 @@ impl Pusher {
             let sent = self.send(batch).await;
             self.is_agreed = sent.is_ok();
             if self.is_agreed {
-                tracing::info!("{} takes remote write 1.0", self.address());
+                tracing::info!("{} accepts remote write 1.0", self.address());
             } else {
                 self.version = Version::Two;
             }
@@ -287,10 +287,10 @@ impl Pusher {
         }
         if status.is_redirection() {
             let target = headers.get(LOCATION).and_then(|target| target.to_str().ok()).unwrap_or("nowhere");
-            return Err(Failure::Passing(format!("it answers {status} and points to {target}; push there")));
+            return Err(Failure::Passing(format!("it redirects with {status} to {target}; push there")));
         }
         let body = response.text().await.unwrap_or_default();
-        let reason = format!("it answers {status}: {}", body.trim().lines().next().unwrap_or_default());
+        let reason = format!("it responds with {status}: {}", body.trim().lines().next().unwrap_or_default());
         let is_passing = status.is_server_error()
             || matches!(
                 status,
@@ -299,11 +299,11 @@ impl Pusher {
         Err(if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) })
     }
 
-    /// Version 2 has to say how much was written; a server that does not has not understood it.
+    /// A server that supports version 2 reports how much was written.
     fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        match self.version == Version::Two && !headers.contains_key(WRITTEN) {
-            true => Err(Failure::Final("it does not understand remote write 2.0".into())),
-            false => Ok(()),
+        if self.version == Version::Two && !headers.contains_key(WRITTEN) {
+            return Err(Failure::Final("it does not support remote write 2.0".into()));
         }
+        Ok(())
     }
 }

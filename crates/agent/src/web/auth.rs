@@ -10,18 +10,18 @@ use hyper::HeaderMap;
 use hyper::header::AUTHORIZATION;
 use ring::digest::{SHA256, digest};
 
-/// A hash takes a tenth of a second on purpose, so those who were admitted are remembered.
+/// Checking a hash takes a tenth of a second on purpose, so successful logins are cached.
 const MOST_REMEMBERED: usize = 100;
 /// How long to wait for one's turn.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Compared with when there is no such user, so that the answer takes as long.
+/// Checked when there is no such user, so that the response takes as long.
 const NOBODYS_HASH: &str = "$2b$10$Ro0CUfOqk6cXEKf3dyaM7OhSCvnwM9s4wIX9JeLapehKK5YdLxKcm";
 
 #[derive(Debug)]
 pub struct Users {
     hashes: BTreeMap<String, String>,
     admitted: Arc<Mutex<HashSet<Vec<u8>>>>,
-    /// One comparison at a time, whoever has left meanwhile: strangers cannot take all CPUs.
+    /// One comparison at a time, even for closed connections, so that strangers cannot use all CPUs.
     turn: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -34,7 +34,7 @@ impl Users {
         self.hashes.is_empty()
     }
 
-    /// Whether a request names a user and the user's password. Without users, everyone is welcome.
+    /// Whether a request has a user and the right password. Without users, every request is accepted.
     pub async fn admit(&self, headers: &HeaderMap) -> bool {
         if self.hashes.is_empty() {
             return true;

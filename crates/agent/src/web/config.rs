@@ -66,7 +66,7 @@ enum Version {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct HttpFile {
-    /// Accepted for the sake of shared files; the agent speaks HTTP/1.1.
+    /// Accepted because files are shared with other exporters; the agent uses HTTP/1.1.
     #[serde(rename = "http2")]
     _http2: bool,
     headers: BTreeMap<String, String>,
@@ -82,7 +82,7 @@ struct InForce {
     files: Vec<(PathBuf, Option<SystemTime>)>,
 }
 
-/// Who may ask, and over which kind of connection.
+/// Who may connect, and how.
 pub struct WebConfig {
     path: Option<PathBuf>,
     in_force: Mutex<Arc<InForce>>,
@@ -95,7 +95,7 @@ impl std::fmt::Debug for WebConfig {
 }
 
 impl WebConfig {
-    /// Without a file: plain HTTP, and everyone who can connect is welcome.
+    /// Without a file: plain HTTP without authentication.
     pub fn read(path: Option<&Path>) -> Result<Self, WebConfigError> {
         let in_force = match path {
             Some(path) => InForce::read(path)?,
@@ -109,23 +109,23 @@ impl WebConfig {
         Ok(Self { path: path.map(Path::to_owned), in_force: Mutex::new(Arc::new(in_force)) })
     }
 
-    /// The settings, read again if a file has changed. Settings that cannot be read, or would let in those
-    /// whom the old ones keep out, do not replace them; they are looked at again when they change again.
+    /// The settings, read again if a file has changed. Settings that cannot be read, or are less strict than
+    /// the current ones, are not accepted; they are read again at their next change.
     fn in_force(&self) -> Arc<InForce> {
         let mut in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         let now: Vec<_> = in_force.files.iter().map(|(path, _)| (path.clone(), modified(path))).collect();
         if let Some(path) = self.path.as_ref().filter(|_| now != in_force.files) {
-            let new = InForce::read(path).and_then(|new| match in_force.is_stricter_than(&new) {
-                true => Err(WebConfigError {
-                    path: path.clone(),
-                    reason: "it has no TLS or no users any more; restart the agent if that is meant".into(),
-                }),
-                false => Ok(new),
+            let new = InForce::read(path).and_then(|new| {
+                if in_force.is_stricter_than(&new) {
+                    let reason = "it has no TLS or no users any more; restart the agent if that is intended";
+                    return Err(WebConfigError { path: path.clone(), reason: reason.into() });
+                }
+                Ok(new)
             });
             *in_force = match new {
                 Ok(new) => Arc::new(new),
                 Err(error) => {
-                    tracing::warn!("{error}; what was read before stays in force");
+                    tracing::warn!("{error}; the previous settings stay in force");
                     Arc::new(InForce { files: now, ..in_force.as_ref().clone() })
                 }
             };
@@ -161,25 +161,26 @@ impl InForce {
         let mut files = vec![(path.to_owned(), modified(path))];
         let refused = |reason: String| WebConfigError { path: path.to_owned(), reason };
         let text = std::fs::read_to_string(path).map_err(|error| refused(error.to_string()))?;
-        let file: File = match text.trim().is_empty() {
-            true => File::default(),
-            false => serde_saphyr::from_str(&text).map_err(|error| {
+        let file: File = if text.trim().is_empty() {
+            File::default()
+        } else {
+            serde_saphyr::from_str(&text).map_err(|error| {
                 let line = error.to_string();
                 refused(line.lines().next().unwrap_or_default().to_owned())
-            })?,
+            })?
         };
         for (user, hash) in &file.basic_auth_users {
             let is_hash = hash.parse::<bcrypt::HashParts>().is_ok();
             if !is_hash {
                 let advice = "write what `htpasswd -nBC 10 \"\" | tr -d ':\\n'` prints";
-                return Err(refused(format!("the password of {user:?} is no bcrypt hash; {advice}")));
+                return Err(refused(format!("the password of {user:?} is not a bcrypt hash; {advice}")));
             }
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &file.http_server_config.headers {
             let header = (HeaderName::try_from(name), HeaderValue::try_from(value));
             let (Ok(name), Ok(value)) = header else {
-                return Err(refused(format!("{name:?} is no header")));
+                return Err(refused(format!("{name:?} is not a header")));
             };
             headers.insert(name, value);
         }
@@ -198,7 +199,7 @@ impl InForce {
 }
 
 impl TlsFile {
-    /// Files are relative to the folder of the configuration.
+    /// Paths are relative to the directory of the configuration.
     fn server(&self, folder: &Path) -> Result<ServerConfig, String> {
         let certificates = |file: &Path| -> Result<Vec<CertificateDer<'static>>, String> {
             let path = folder.join(file);

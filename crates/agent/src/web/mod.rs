@@ -1,4 +1,4 @@
-//! What the agent says over HTTP: `/metrics`, `/samples`, `/healthz`, and a page for people.
+//! The HTTP endpoints: `/metrics`, `/samples`, `/healthz`, and an overview page.
 
 pub mod auth;
 pub mod config;
@@ -21,7 +21,7 @@ use tokio_io_timeout::TimeoutStream;
 use crate::service::Shared;
 use config::WebConfig;
 
-/// Whoever connects has so long to say what he wants.
+/// Timeout of the TLS handshake, of reading a request header, and of writing a response.
 const PATIENCE: Duration = Duration::from_secs(10);
 const MOST_CONNECTIONS: usize = 64;
 
@@ -33,7 +33,7 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, web: Arc<WebConfi
         let (stream, peer) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
-                // Out of file descriptors, say: that passes.
+                // For example, no file descriptors are left; that is temporary.
                 tracing::warn!("cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(200)).await;
                 continue;
@@ -43,7 +43,7 @@ pub async fn serve(listener: TcpListener, shared: Arc<Shared>, web: Arc<WebConfi
         tokio::spawn(async move {
             let _place = place;
             let _ = stream.set_nodelay(true);
-            // Whoever does not read what he has asked for gives up his place.
+            // A client that does not read its response is disconnected.
             let mut stream = Box::pin(TimeoutStream::new(stream));
             stream.as_mut().set_write_timeout_pinned(Some(PATIENCE));
             match web.tls() {
@@ -65,9 +65,10 @@ where
     let service = service_fn(move |request: Request<Incoming>| {
         let (shared, web) = (shared.clone(), web.clone());
         async move {
-            let mut response = match web.admits(request.headers()).await {
-                true => routes::answer(&request, &shared),
-                false => routes::unauthorised(),
+            let mut response = if web.admits(request.headers()).await {
+                routes::answer(&request, &shared)
+            } else {
+                routes::unauthorised()
             };
             web.add_headers(response.headers_mut());
             Ok::<Response<_>, std::convert::Infallible>(response)

@@ -21,7 +21,7 @@ use crate::exposition::Format;
 use crate::ring::Kept;
 use crate::service::Shared;
 
-/// Places for those who read all samples.
+/// Limits concurrent requests for all samples.
 static READERS: Semaphore = Semaphore::const_new(4);
 
 pub type Answer = Response<BoxBody<Bytes, Infallible>>;
@@ -36,11 +36,11 @@ pub fn answer<B>(request: &Request<B>, shared: &Shared) -> Answer {
         "/" => whole(StatusCode::OK, "text/html; charset=utf-8", landing_page(shared)),
         "/metrics" => metrics(request.headers(), shared),
         "/samples" => samples(request.uri().query().unwrap_or_default(), shared),
-        "/healthz" => match shared.complaint(SystemTime::now().into()) {
+        "/healthz" => match shared.problem(SystemTime::now().into()) {
             None => text(StatusCode::OK, "ok\n"),
-            Some(complaint) => text(StatusCode::SERVICE_UNAVAILABLE, complaint + "\n"),
+            Some(problem) => text(StatusCode::SERVICE_UNAVAILABLE, problem + "\n"),
         },
-        _ => text(StatusCode::NOT_FOUND, "not found; / says what there is\n"),
+        _ => text(StatusCode::NOT_FOUND, "not found; see / for the endpoints\n"),
     }
 }
 
@@ -65,7 +65,7 @@ fn with_type(status: StatusCode, kind: &'static str, body: BoxBody<Bytes, Infall
     answer
 }
 
-/// What a header says, all its lines together.
+/// The value of a header, with all its lines joined.
 fn all_of(headers: &HeaderMap, name: HeaderName) -> String {
     let values = headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     values.collect::<Vec<_>>().join(",")
@@ -121,9 +121,10 @@ fn samples(query: &str, shared: &Shared) -> Answer {
     let parts = segments.into_iter().enumerate().map(move |(at, segment)| {
         let _place = &place;
         let bytes = segment.bytes();
-        let part = match as_lines {
-            true => lines(&bytes, since),
-            false => [samples::heading(at == 0, bytes.len()), bytes].concat(),
+        let part = if as_lines {
+            lines(&bytes, since)
+        } else {
+            [samples::heading(at == 0, bytes.len()), bytes].concat()
         };
         Ok(Frame::data(Bytes::from(part)))
     });
@@ -143,9 +144,9 @@ fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
 
 fn landing_page(shared: &Shared) -> String {
     let escape = report::escaped;
-    let state = match shared.complaint(SystemTime::now().into()) {
-        None => "well".to_owned(),
-        Some(complaint) => escape(&complaint),
+    let state = match shared.problem(SystemTime::now().into()) {
+        None => "healthy".to_owned(),
+        Some(problem) => escape(&problem),
     };
     let (n_threads, n_jobs) =
         shared.latest().map_or((0, 0), |latest| (latest.threads.len(), latest.jobs.len()));

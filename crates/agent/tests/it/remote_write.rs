@@ -266,7 +266,7 @@ fn a_job_that_ends_ends_its_series_and_a_redirect_loses_nothing() {
         samples
     };
     testbed::eventually("the memory of a job", || (!memory(&receiver).is_empty()).then_some(()));
-    assert!(agent.log().contains("points to http://127.0.0.1:1/login"), "{}", agent.log());
+    assert!(agent.log().contains("to http://127.0.0.1:1/login"), "{}", agent.log());
     fake.end_job(42);
     testbed::eventually("the end of its series", || memory(&receiver).last()?.value.is_nan().then_some(()));
 }

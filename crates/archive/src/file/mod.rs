@@ -1,8 +1,8 @@
 //! A stored file: one node's readings of one day (or less), in Parquet. A row group holds whole
 //! threads of one hour.
 //!
-//! Its footer says, under the key `tracewise`, where the readings come from, which jobs they
-//! name, which files they replace, and a checksum for each row group. The name of the file has
+//! Its footer contains, under the key `tracewise`, the source of the readings, their jobs, the files
+//! that it replaces, and a checksum for each row group. The name of the file has
 //! the footer's own checksum. Every read checks them, so that no damage gives a wrong number.
 
 mod read;
@@ -64,7 +64,7 @@ const fn columns_of(table: Table) -> &'static [Column] {
     }
 }
 
-/// What a file's footer says of itself.
+/// The content of a file's footer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileInfo {
     pub format: u32,

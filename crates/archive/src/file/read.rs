@@ -35,7 +35,7 @@ impl OpenFile {
         let path = store.full_path(&stored.path);
         let damaged = |reason: String| Error::damaged(&path, reason);
         let metadata = read_footer(store, stored)?;
-        let text = footer_text(&metadata).ok_or_else(|| damaged("it was not written by Tracewise".into()))?;
+        let text = footer_text(&metadata).ok_or_else(|| damaged("Tracewise did not write it".into()))?;
         let version: Version = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
         if version.format > FORMAT {
             return Err(Error::NewerFormat { address: path, found: version.format, known: FORMAT });
@@ -137,11 +137,13 @@ impl OpenFile {
     fn read_columns(&self, store: &Store, group: usize, wanted: &[usize]) -> Result<(Vec<Values>, usize)> {
         let info = &self.info.row_groups[group];
         let range = info.offset..info.offset + info.length;
-        let bytes =
-            store.read_range(&self.stored.path, range).map_err(|error| match error.is_not_found() {
-                true => Error::Gone { path: store.full_path(&self.stored.path) },
-                false => error,
-            })?;
+        let bytes = store.read_range(&self.stored.path, range).map_err(|error| {
+            if error.is_not_found() {
+                Error::Gone { path: store.full_path(&self.stored.path) }
+            } else {
+                error
+            }
+        })?;
         let damaged = |reason: String| Error::damaged(&store.full_path(&self.stored.path), reason);
         if crc32fast::hash(&bytes) != info.crc {
             return Err(damaged(format!("the checksum of row group {group} is wrong")));
@@ -186,7 +188,7 @@ fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
     ParquetMetaDataReader::decode_metadata(thrift).map_err(|error| damaged(error.to_string()))
 }
 
-/// What every version of the footer says.
+/// The part that every version of the footer has.
 #[derive(Deserialize)]
 struct Version {
     format: u32,

@@ -137,7 +137,7 @@ impl<W: Write + Send> FileWriter<W> {
         Ok(())
     }
 
-    /// Writes the footer; returns the sink, what the footer says, and its checksum.
+    /// Writes the footer; returns the sink, the footer, and its checksum.
     pub fn finish(mut self) -> Result<(W, FileInfo, u32), ParquetError> {
         let text =
             serde_json::to_string(&self.info).map_err(|error| ParquetError::External(Box::new(error)))?;
@@ -175,11 +175,12 @@ fn thread_columns(rows: &ThreadRows, range: Range<usize>, source: &Source) -> Ve
         Values::Texts(states),
         Values::Texts(jobs),
     ];
-    columns.extend(Mode::ALL.map(|mode| match source.modes.contains(mode) {
-        true => {
+    columns.extend(Mode::ALL.map(|mode| {
+        if source.modes.contains(mode) {
             Values::Counts { values: rows.ticks[mode as usize][range.clone()].to_vec(), present: Vec::new() }
+        } else {
+            Values::Counts { values: Vec::new(), present: vec![false; range.len()] }
         }
-        false => Values::Counts { values: Vec::new(), present: vec![false; range.len()] },
     }));
     columns
 }

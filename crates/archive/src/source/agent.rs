@@ -1,4 +1,4 @@
-//! Every reading that an agent still has, out of its `/samples`.
+//! Imports every reading that an agent still has, from its `/samples`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub struct AgentImport {
 }
 
 impl AgentImport {
-    /// Asks for what was read at `from` or later.
+    /// Fetches the readings since `from`.
     pub fn fetch(url: &str, from: Option<Timestamp>, timeout: Duration, stop: &Stop) -> Result<Self> {
         let peer = Peer::new(url, "http://n001:9742", timeout, stop)?;
         let mut url = peer.base.clone();
@@ -30,10 +30,12 @@ impl AgentImport {
         match status {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED => {
-                return Err(failed(format!("it answers {status}; write http://user:password@host")));
+                return Err(failed(format!("it responds with {status}; write http://user:password@host")));
             }
-            StatusCode::NOT_FOUND => return Err(failed(format!("it answers {status}; is it an agent?"))),
-            status => return Err(failed(format!("it answers {status}"))),
+            StatusCode::NOT_FOUND => {
+                return Err(failed(format!("it responds with {status}; is it an agent?")));
+            }
+            status => return Err(failed(format!("it responds with {status}"))),
         }
         let mut readings = Vec::new();
         let mut source = None;
@@ -44,7 +46,7 @@ impl AgentImport {
                 readings.push(reading);
             }
         }
-        let source = source.ok_or_else(|| failed("it has no readings in that stretch of time".into()))?;
+        let source = source.ok_or_else(|| failed("it has no readings in that time range".into()))?;
         let source = Source { origin: format!("{} {}", peer.shown, source.origin), ..source };
         Ok(Self { address: peer.shown, readings, source })
     }

@@ -1,4 +1,4 @@
-//! Which column of a CSV file means what.
+//! Column maps: the meaning of the columns of a CSV file.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use workload::{Cpu, Measure, Mode, NodeName};
 
 use crate::error::{Error, Result};
 
-/// What the numbers of a file are.
+/// The unit of the numbers of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Unit {
-    /// Shares of the interval that ends with the row, of 100.
+    /// Percentages of the interval that ends with the row.
     Percent,
-    /// Shares of the interval that ends with the row, of 1.
+    /// Fractions of the interval that ends with the row.
     Fraction,
-    /// Clock ticks since boot, 100 a second.
+    /// Clock ticks since boot, 100 per second.
     Ticks,
     /// Seconds since boot.
     Seconds,
@@ -40,7 +40,7 @@ impl Unit {
     }
 }
 
-/// How moments are written.
+/// How times are written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TimeFormat {
@@ -57,13 +57,13 @@ pub enum TimeFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "layout", rename_all = "lowercase", deny_unknown_fields)]
 pub enum Layout {
-    /// A row a moment; a column for each node, thread and mode, named by a pattern such as
+    /// One row per time, with one column per node, thread and mode, named by a pattern such as
     /// `{node}_CPU{cpu}_{mode}%`.
     Wide {
         /// The pattern of the column names.
         columns: String,
     },
-    /// A row for each moment and thread; a column a mode.
+    /// One row per time and thread, with one column per mode.
     Long {
         /// The column with the node.
         node: String,
@@ -75,20 +75,20 @@ pub enum Layout {
     },
 }
 
-/// Which column of a CSV file means what; written in TOML.
+/// The meaning of the columns of a CSV file; written in TOML.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ColumnMap {
-    /// The column with the moment.
+    /// The column with the time.
     pub time: String,
     /// How the time is written.
     #[serde(default)]
     pub time_format: TimeFormat,
     /// What the numbers are.
     pub unit: Unit,
-    /// What stands where there is no value. Empty cells are always missing.
+    /// Cells that mean a missing value. Empty cells are always missing.
     #[serde(default)]
     pub missing: Vec<String>,
-    /// Every row belongs to a job named like the file.
+    /// Every row belongs to a job that is named after the file.
     #[serde(default)]
     pub job_is_file_name: bool,
     /// Where nodes, threads and modes are.
@@ -110,7 +110,9 @@ impl ColumnMap {
                 }
             }
             if columns.contains("}{") {
-                return Err(refused(format!("columns = {columns:?} must have text between its parts")));
+                return Err(refused(format!(
+                    "columns = {columns:?} must have text between its placeholders"
+                )));
             }
         }
         if map.modes.is_empty() {
@@ -118,7 +120,7 @@ impl ColumnMap {
         }
         if map.unit.measure() == Measure::Counter && !map.modes.values().any(|mode| *mode == Mode::Idle) {
             return Err(refused(
-                "counters need idle among their [modes]: rates are shares of all ticks".into(),
+                "counters need idle among their [modes], because rates are fractions of all ticks".into(),
             ));
         }
         Ok(map)
@@ -145,7 +147,7 @@ impl ColumnMap {
     }
 }
 
-/// What the name of a wide column says, if it fits the pattern.
+/// The node, thread and mode in the name of a wide column, if it fits the pattern.
 pub fn match_column(
     pattern: &str,
     modes: &BTreeMap<String, Mode>,
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wide_column_says_node_thread_and_mode() {
+    fn the_name_of_a_wide_column_has_node_thread_and_mode() {
         let pattern = "{node}_CPU{cpu}_{mode}%";
         assert_eq!(found(pattern, "node5_CPU001_Idle%"), Some(("node5".into(), 1, Mode::Idle)));
         assert_eq!(found(pattern, "a_CPU7_b_CPU012_Wait%"), Some(("a_CPU7_b".into(), 12, Mode::Iowait)));

@@ -1,7 +1,7 @@
 //! CSV files, plain or compressed, through a column map.
 //!
 //! A file is read twice: first to find how often it was read and how many decimals it keeps,
-//! and to refuse it as a whole if a cell makes no sense; then to load it.
+//! and to reject it as a whole if a cell is invalid; then to load it.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
@@ -18,10 +18,10 @@ use super::nominal_period;
 use crate::error::{Error, Result};
 use crate::{Archive, LoadReport};
 
-/// Finer than this no tool measures.
+/// No tool measures finer than this.
 const MAX_DECIMALS: u32 = 6;
 
-/// A CSV file that makes sense from its first row to its last.
+/// A CSV file that was checked from its first row to its last.
 pub struct CsvImport<'a> {
     table: Table<'a>,
     survey: Survey,
@@ -30,8 +30,8 @@ pub struct CsvImport<'a> {
 }
 
 impl<'a> CsvImport<'a> {
-    /// Goes through the file once. `layout` is the map's name, for the record; `job` is the one that
-    /// every row belongs to, whatever the map says.
+    /// Reads the file once. `layout` is the name of the map, for the source; `job` is the job that
+    /// every row belongs to; it overrides the map.
     pub fn survey(
         file: &Path,
         map: &'a ColumnMap,
@@ -114,7 +114,7 @@ impl<'a> Table<'a> {
     fn open(path: &Path, map: &'a ColumnMap) -> Result<Self> {
         let refused = |reason: String| Error::Csv { file: path.display().to_string(), row: None, reason };
         let mut reader = reader(path)?;
-        let header = reader.headers().map_err(|error| refused(in_words(&error)))?.clone();
+        let header = reader.headers().map_err(|error| refused(csv_message(&error)))?.clone();
         if header.is_empty() {
             return Err(refused("it is empty; a header line is needed".into()));
         }
@@ -162,13 +162,13 @@ impl<'a> Table<'a> {
         Ok(Self { path: path.to_owned(), map, time, places })
     }
 
-    fn is_share(&self) -> bool {
+    fn is_interval(&self) -> bool {
         self.map.unit.measure() == Measure::Interval
     }
 
-    /// The modes of the source; shares leave the rest to idle.
+    /// The modes of the source; of intervals, idle is the remainder.
     fn modes(&self) -> ModeSet {
-        let rest = self.is_share().then_some(Mode::Idle);
+        let rest = self.is_interval().then_some(Mode::Idle);
         self.map.modes.values().copied().chain(rest).collect()
     }
 
@@ -194,12 +194,12 @@ impl<'a> Table<'a> {
                     visit(Row { table: self, record: &record, line })?;
                 }
                 Ok(false) => return Ok(()),
-                Err(error) => return Err(self.refused(Some(line), in_words(&error))),
+                Err(error) => return Err(self.refused(Some(line), csv_message(&error))),
             }
         }
     }
 
-    /// Goes through the whole file once, and refuses it if any cell makes no sense.
+    /// Reads the whole file once, and rejects it if any cell is invalid.
     fn survey(&self, stop: &Stop) -> Result<Survey> {
         let (mut decimals, mut n_rows) = (0, 0);
         let mut last_times: HashMap<(NodeName, Cpu), i64> = HashMap::new();
@@ -215,7 +215,7 @@ impl<'a> Table<'a> {
                     decimals = decimals.max(row.decimals(*column)?);
                 }
                 row.ticks(&thread, MAX_DECIMALS)?;
-                // The threads of a wide row are read together: the first speaks for all.
+                // The threads of a wide row are read at the same time, so the first one is enough.
                 if index == 0 {
                     let last = last_times.insert((thread.node, thread.cpu), time);
                     let gap = last.map_or(0, |last| time - last);
@@ -225,7 +225,7 @@ impl<'a> Table<'a> {
             Ok(())
         })?;
         if n_rows == 0 {
-            return Err(self.refused(None, "it has a header and no rows".into()));
+            return Err(self.refused(None, "it has a header but no rows".into()));
         }
         let half = gaps.values().sum::<u64>().div_ceil(2);
         let mut n_seen = 0;
@@ -248,9 +248,9 @@ fn some_of(header: &csv::StringRecord) -> String {
     format!("{}{rest}", shown.join(", "))
 }
 
-fn in_words(error: &csv::Error) -> String {
+fn csv_message(error: &csv::Error) -> String {
     match error.kind() {
-        csv::ErrorKind::Io(error) => format!("it cannot be read to its end: {error}"),
+        csv::ErrorKind::Io(error) => format!("it cannot be read to the end: {error}"),
         csv::ErrorKind::Utf8 { .. } => "it is not text".into(),
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             format!("it has {len} cells where the header has {expected_len}")
@@ -276,11 +276,12 @@ struct Row<'t> {
 impl<'t> Row<'t> {
     fn refused(&self, column: usize, what: &str) -> Error {
         let cell = String::from_utf8_lossy(&self.record[column]).into_owned();
-        self.table.refused(Some(self.line), format!("{cell:?} in column {} is no {what}", column + 1))
+        self.table.refused(Some(self.line), format!("{cell:?} in column {} is not a {what}", column + 1))
     }
 
     fn text(&self, column: usize) -> Result<&str> {
-        let text = std::str::from_utf8(&self.record[column]).map_err(|_| self.refused(column, "text"))?;
+        let text =
+            std::str::from_utf8(&self.record[column]).map_err(|_| self.refused(column, "text in UTF-8"))?;
         Ok(text.trim())
     }
 
@@ -353,17 +354,20 @@ impl<'t> Row<'t> {
             }
             let value = decimal(text, decimals).and_then(|value| u64::try_from(value).ok());
             ticks[*mode] =
-                ticks[*mode].saturating_add(value.ok_or_else(|| self.refused(*column, "share of time"))?);
+                ticks[*mode].saturating_add(value.ok_or_else(|| self.refused(*column, "fraction of time"))?);
         }
-        if self.table.is_share() {
+        if self.table.is_interval() {
             let whole = u64::from(self.table.map.unit.ticks_per_second(decimals));
             if thread.modes.iter().all(|(mode, _)| *mode != Mode::Idle) {
                 ticks[Mode::Idle] = whole.saturating_sub(ticks.total());
             }
-            // Rounded shares may add up to a little more than the whole; twice the whole is no share.
+            // Rounded fractions may sum to slightly more than one; twice as much is an error.
             if ticks.total() > 2 * whole {
                 let (_, column) = thread.modes[0];
-                return Err(self.refused(column, "share of time: its thread adds up to more than the whole"));
+                return Err(self.refused(
+                    column,
+                    "fraction of time: the modes of its thread sum to more than the whole",
+                ));
             }
         }
         Ok(Some(ticks))

@@ -1,7 +1,7 @@
-//! Raw samples out of Prometheus, or what answers like it, with their own timestamps.
+//! Imports raw samples with their own timestamps from Prometheus or a compatible server.
 //!
-//! Range selectors through `/api/v1/query`, a node and a stretch of time at a time. Not
-//! `query_range`: it looks back for values and invents them after a missed scrape.
+//! Uses range selectors through `/api/v1/query`, for one node and a few minutes at a time.
+//! `query_range` would fill in values after a missed scrape.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,16 +30,16 @@ const KERNEL_TICKS: u32 = 100;
 /// For counters that are finer than the kernel's ticks.
 const FINE_TICKS: u32 = 1_000_000;
 
-/// What is asked for.
+/// What to import.
 #[derive(Debug, Clone)]
 pub struct PrometheusQuery {
     /// The address of the server.
     pub url: String,
     /// Start of the time range.
     pub from: Timestamp,
-    /// The first moment that is not wanted any more.
+    /// End of the time range; samples at this time are left out.
     pub to: Timestamp,
-    /// The counter of CPU seconds; found by looking if not given.
+    /// The counter of CPU seconds; detected if not given.
     pub metric: Option<String>,
     /// Further label matchers, such as `cluster="a"`.
     pub matchers: Option<String>,
@@ -49,7 +49,7 @@ pub struct PrometheusQuery {
     pub timeout: Duration,
 }
 
-/// A stretch of a Prometheus that is known to have samples.
+/// A time range of a Prometheus that has samples.
 pub struct PrometheusImport {
     query: PrometheusQuery,
     server: Server,
@@ -60,7 +60,7 @@ pub struct PrometheusImport {
 }
 
 impl PrometheusImport {
-    /// Asks which nodes there are.
+    /// Finds out which nodes there are.
     pub fn survey(query: PrometheusQuery, stop: &Stop) -> Result<Self> {
         let server = Server::new(&query, stop)?;
         if query.from >= query.to {
@@ -138,7 +138,7 @@ impl PrometheusImport {
 }
 
 enum LoadError {
-    /// The counters are finer than was assumed: begin again.
+    /// The counters are finer than was assumed: start again.
     FinerTicks,
     Other(Error),
 }
@@ -293,7 +293,7 @@ impl Labels {
 
 struct Failure {
     error: Error,
-    /// The server refused because the answer would be too large.
+    /// The server refused because the response would be too large.
     is_too_much: bool,
 }
 
@@ -314,7 +314,7 @@ impl Server {
         self.0.failed(reason)
     }
 
-    /// Asks, and asks again where that may help.
+    /// Sends a query, and retries where that may help.
     fn get<T: DeserializeOwned>(&self, path: &str, query: &[(&str, String)]) -> Result<T, Failure> {
         let url = self
             .0
@@ -355,10 +355,14 @@ impl Server {
             Some(Answer { error: Some(error), .. }) => {
                 let is_too_much = status == StatusCode::UNPROCESSABLE_ENTITY
                     && (error.contains("too many samples") || error.contains("limit"));
-                Err(refusal(format!("it answers {status}: {error}"), status.is_server_error(), is_too_much))
+                Err(refusal(
+                    format!("it responds with {status}: {error}"),
+                    status.is_server_error(),
+                    is_too_much,
+                ))
             }
             _ if status.is_success() => Err(refusal(
-                "its answer is not that of a Prometheus API; check the address".into(),
+                "its response is not that of a Prometheus API; check the address".into(),
                 false,
                 false,
             )),
@@ -368,12 +372,12 @@ impl Server {
                     StatusCode::NOT_FOUND => "; check the address and its path",
                     _ => "",
                 };
-                Err(refusal(format!("it answers {status}{hint}"), status.is_server_error(), false))
+                Err(refusal(format!("it responds with {status}{hint}"), status.is_server_error(), false))
             }
         }
     }
 
-    fn stretch(query: &PrometheusQuery) -> [(&'static str, String); 2] {
+    fn range(query: &PrometheusQuery) -> [(&'static str, String); 2] {
         [("start", seconds(query.from)), ("end", seconds(query.to - Millis(1)))]
     }
 
@@ -396,7 +400,7 @@ impl Server {
 
     fn label_values(&self, query: &PrometheusQuery, selector: &Selector, label: &str) -> Result<Vec<String>> {
         let mut parameters = vec![("match[]", selector.to_string())];
-        parameters.extend(Self::stretch(query));
+        parameters.extend(Self::range(query));
         Ok(self.get(&format!("api/v1/label/{label}/values"), &parameters)?)
     }
 
@@ -415,7 +419,7 @@ impl Server {
             nodes.push((node, value.clone()));
         }
         if nodes.is_empty() {
-            return Err(self.failed(format!("it has no {selector} in that stretch of time")));
+            return Err(self.failed(format!("it has no {selector} in that time range")));
         }
         Ok(nodes)
     }
@@ -423,13 +427,13 @@ impl Server {
     fn modes(&self, query: &PrometheusQuery, selector: &Selector) -> Result<ModeSet> {
         let values = self.label_values(query, selector, "mode")?;
         let modes: ModeSet = values.iter().filter_map(|name| Mode::from_name(name)).collect();
-        match modes == ModeSet::EMPTY {
-            true => Err(self.failed(format!("{selector} has no label \"mode\" with modes of the kernel"))),
-            false => Ok(modes),
+        if modes == ModeSet::EMPTY {
+            return Err(self.failed(format!("{selector} has no label \"mode\" with modes of the kernel")));
         }
+        Ok(modes)
     }
 
-    /// How often a node was scraped: the median gap in the first stretch that has samples.
+    /// How often a node was scraped: the median gap in the first time range that has samples.
     fn period(&self, query: &PrometheusQuery, selector: &Selector, node: &str) -> Result<Millis> {
         let selector = selector.with(&query.node_label, node).with("mode", "user");
         let mut at = query.from;
@@ -450,7 +454,7 @@ impl Server {
         Ok(Millis::SECOND)
     }
 
-    /// Who owned the threads of a node in `[from, to)`; nobody says so of other exporters' counters.
+    /// Who owned the threads of a node in `[from, to)`; other exporters have no owners.
     fn owners(
         &self,
         selector: &Selector,

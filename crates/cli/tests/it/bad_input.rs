@@ -86,7 +86,7 @@ fn a_compressed_file_cut_off_is_refused_as_a_whole() {
     let said = complaint(
         tracewise().args(["archive", "import", "--preset", "exathlon"]).arg(&csv).arg("--into").arg(&archive),
     );
-    assert!(said.contains("cut.csv.zst") && said.contains("cannot be read to its end"), "{said}");
+    assert!(said.contains("cut.csv.zst") && said.contains("cannot be read to the end"), "{said}");
     assert_eq!(visible(&archive), before);
 }
 
@@ -159,7 +159,7 @@ fn a_prometheus_that_misbehaves_is_named_and_nothing_is_left_behind() {
             Behaviour::HalfABody { body: r#"{"status":"success","data":["n1:9100","n2:9100"]}"#.into() },
             "cut off",
         ),
-        (Behaviour::Silence, "does not answer in time"),
+        (Behaviour::Silence, "no answer in time"),
     ];
     for (behaviour, expected) in cases {
         let server = StrangeServer::start(behaviour);

@@ -319,7 +319,7 @@ fn the_configuration_is_shown_checked_and_exemplified() {
     let file = folder.path().join("tracewise.toml");
     std::fs::write(&file, stdout_of(tracewise().args(["config", "example"]))).unwrap();
     let mut check = tracewise();
-    assert!(stdout_of(check.args(["config", "check"]).current_dir(folder.path())).contains("is sound"));
+    assert!(stdout_of(check.args(["config", "check"]).current_dir(folder.path())).contains("is valid"));
     let shown = json_of(
         tracewise()
             .args(["config", "show", "--json"])

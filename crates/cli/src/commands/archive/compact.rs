@@ -18,14 +18,13 @@ pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let stop = stop_on_ctrl_c(None)?;
     let archive = args.data.open(config)?.with_stop(&stop);
     let now = Timestamp::from(SystemTime::now());
-    let merged = match args.dry_run {
-        true => None,
-        false => {
-            let progress = Progress::new("merging");
-            let grace = args.grace.map_or(Millis(0), Millis::from);
-            let tell = |done, total| progress.update(done, total);
-            Some(archive.compact(now, grace, &Control::new(&stop, &tell))?)
-        }
+    let merged = if args.dry_run {
+        None
+    } else {
+        let progress = Progress::new("merging");
+        let grace = args.grace.map_or(Millis(0), Millis::from);
+        let tell = |done, total| progress.update(done, total);
+        Some(archive.compact(now, grace, &Control::new(&stop, &tell))?)
     };
     let configured = config.retention();
     let retention = Retention {
