@@ -229,30 +229,30 @@ interval = "1s"
 segment = "1h"
 
 [detector]
-# Steps of a window, and steps from one window to the next in training; closer if windows are few.
+# Steps per window, and steps from one training window to the next; fewer if there are few windows.
 window = 100
 stride = 25
-# Channels beside user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
+# Channels in addition to user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
 channels = []
-# Windows that are learnt from at most.
+# The largest number of training windows; more are sampled down.
 max_windows = 10000
-# How often a normal window may be taken for an anomaly.
+# The fraction of normal windows that may exceed the threshold.
 false_alarm_rate = 0.001
-# A threshold for each kind of labelled job, beside the one for all.
+# Whether each kind of labelled job with enough windows gets its own threshold.
 threshold_by_kind = false
-# How much embeddings are drawn together: to zero, and those of the variational autoencoder to a normal distribution.
+# The weight of the penalty on embeddings: their squared norm, or the KL divergence of the variational autoencoder.
 divergence_weight = 1e-5
-# Windows that the nearest-neighbour baseline remembers.
+# The number of training windows that the nearest-neighbour baseline stores.
 n_neighbours = 2000
 
 [detector.net]
-# Channels of each block of the encoder; the decoder has them in the other order.
+# Channels of each encoder block; the decoder has them in reverse order.
 widths = [32, 64, 64]
-# Steps that a convolution sees; odd.
+# Kernel size of the convolutions, in steps; odd.
 kernel = 5
 n_hidden = 128
 n_latent = 16
-# Units of the networks between threads.
+# Hidden units of the graph layer.
 n_graph_hidden = 32
 
 [detector.train]

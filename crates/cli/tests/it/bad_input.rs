@@ -252,7 +252,7 @@ fn a_simulation_or_analysis_that_makes_no_sense_is_refused() {
         (&["campaign", "simulate", "--nodes", "0", "--into", "A"], "at least one node"),
         (&["campaign", "simulate", "--hours", "0.01", "--into", "A"], "at least ten minutes"),
         (&["campaign", "simulate", "--load", "1.5", "--into", "A"], "the load lies between"),
-        (&["campaign", "labels", "--data", "A"], "has no labels"),
+        (&["campaign", "label", "list", "--data", "A"], "has no labels"),
         (&["campaign", "fit", "--data", "A", "--out", "OUT"], "no labelled job"),
         (
             &["campaign", "compare", "--recorded", "A", "--simulated", "A", "--out", "OUT", "--window", "5"],

@@ -86,7 +86,8 @@ fn explain_compares_a_job_with_other_jobs_only() {
     let explained = json_of(explain.arg("--model").arg(folder.path().join("pca")));
     for window in explained.as_array().unwrap() {
         // Each of these kinds has one labelled job in the archive, so it is unknown without that job.
-        let labels = json_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(recorded()));
+        let labels =
+            json_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(recorded()));
         let labels = labels.as_array().unwrap();
         let own = labels.iter().find(|label| label["job"] == window["job"]).unwrap();
         let n_jobs = labels.iter().filter(|label| label["kind"] == own["kind"]).count();
