@@ -84,7 +84,7 @@ def with_healthy_batches(paths, n_batches, work):
         sum(figures["recall_by_label"]["normal"] for figures in found) / len(found)]
 
 
-def from_healthy(paths, split, classifier, faults):
+def from_healthy(paths, split, model, faults):
     """Trains on the healthy runs of the authors' training set and on anomalies injected into them; returns the recall on the test runs."""
     with tempfile.TemporaryDirectory() as work:
         work = Path(work)
@@ -96,7 +96,7 @@ def from_healthy(paths, split, classifier, faults):
         if faults:
             options = [part for fault in faults for part in ("--fault", fault)]
             tracewise("inject", *(work / "learnt/normal").iterdir(), *options, "--out", work / "learnt", "--seed", SEED)
-        tracewise("train", "--classifier", classifier, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
+        tracewise("train", "--classifier", model, "--runs", work / "learnt", "--out", work / "model", "--seed", SEED)
         tests = [paths[row["run"]] for row in rows if row["split"] == "test"]
         verdicts = json.loads(tracewise("classify", "--model", work / "model", *tests, "--json"))
     pairs = [(path.parent.name.split("_")[0], verdict["class"]) for path, verdict in zip(tests, verdicts)]
@@ -106,7 +106,7 @@ def from_healthy(paths, split, classifier, faults):
         return sum(map(is_right, of_kind)) / len(of_kind)
 
     return [found("normal", lambda said: said == "normal")] + [
-        found(kind, lambda said, kind=kind: said == (kind if faults else "unusual")) for kind in ("cpu", "hdd", "loss")]
+        found(kind, lambda verdict, kind=kind: verdict == (kind if faults else "anomalous")) for kind in ("cpu", "hdd", "loss")]
 
 
 def efficientnet_weights():
@@ -160,11 +160,11 @@ def main():
     with tempfile.TemporaryDirectory() as work:
         paths = unpacked(runs, Path(work) / "all")
         learning_curve = [(n_batches, with_healthy_batches(paths, n_batches, Path(work))) for n_batches in (2, 3, 4)]
-        without_faults = [(name, from_healthy(paths, split, classifier, faults)) for name, classifier, faults in [
+        without_trouble = [(name, from_healthy(paths, split, model, faults)) for name, model, faults in [
             ("healthy runs (baseline)", "baseline", []), ("healthy and injected runs (slowdown)", "slowdown", INJECTED)]]
 
-    def evaluate(classifier, protocols, *more):
-        return {protocol: evaluated(runs, "--classifier", classifier, "--split", split, "--protocol", protocol, *more) for protocol in protocols}
+    def evaluate(model, protocols, *more):
+        return {protocol: evaluated(runs, "--classifier", model, "--split", split, "--protocol", protocol, *more) for protocol in protocols}
 
     measured = [
         ("centroid", evaluate("centroid", PROTOCOLS)),
@@ -188,7 +188,7 @@ def main():
     ours = dict(measured)["**slowdown**"]
     nested = dict(measured)["slowdown, nested cross-validation"]["leave-batch-out"]
     later = Path(data) / "workflows/1000genome-2022/1000-genome.tar.zst"
-    of_later = [(name, evaluated(later, "--classifier", name, "--protocol", "random")) for name in ("baseline", "centroid", "trees", "slowdown")]
+    of_later = [(model, evaluated(later, "--classifier", model, "--protocol", "random")) for model in ("baseline", "centroid", "trees", "slowdown")]
     tasks = evaluated(later, "--per-job")
     lines = [
         "# Workflow runs: classification",
@@ -275,7 +275,7 @@ def main():
         "",
         "| training data | normal | cpu | hdd | loss |",
         "|---|---:|---:|---:|---:|",
-        *(f"| {name} | {' | '.join(f'{share:.2f}' for share in shares)} |" for name, shares in without_faults),
+        *(f"| {name} | {' | '.join(f'{share:.2f}' for share in shares)} |" for name, shares in without_trouble),
         "",
         "## Runs of another year",
         "",
