@@ -36,7 +36,8 @@ pub enum Error {
     Correlations,
     #[error("the real-vs-synthetic classifier failed: {0}")]
     Trees(#[from] learn::boost::BoostError),
-    #[error(transparent)]
+    /// Not transparent, so that `Stopped` is among the sources of the error.
+    #[error("{0}")]
     Stopped(#[from] Stopped),
 }
 

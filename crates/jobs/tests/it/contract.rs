@@ -177,6 +177,7 @@ fn seconds_to_stop(operation: impl FnOnce(&Stop) -> Result<(), Error>) -> f64 {
     let started = Instant::now();
     let error = operation(&stop).unwrap_err();
     assert!(matches!(error, Error::Stopped(Stopped)), "{error}");
+    assert!(std::error::Error::source(&error).is_some_and(|source| source.is::<Stopped>()));
     started.elapsed().as_secs_f64()
 }
 
