@@ -264,7 +264,7 @@ mod tests {
         let filter = JobFilter::Labelled { sets, set: Set::Test };
         let found = windows(&test.archive, &filter, &spec(20, 20));
         assert!(found.iter().all(|(.., job)| job == "b"));
-        assert_eq!(found.len(), 2);
+        assert_eq!(found.len(), 3);
     }
 
     #[test]
@@ -287,7 +287,7 @@ mod tests {
             Ok(ControlFlow::Continue(()))
         });
         outcome.unwrap();
-        assert_eq!(n_windows, 2);
+        assert_eq!(n_windows, 3);
     }
 
     #[test]

@@ -28,7 +28,7 @@ fn a_page_for_people_says_what_there_is() {
     let page = http::get(agent.port, "/", &[]);
     assert!(page.headers.contains("content-type: text/html"));
     let text = page.text();
-    for part in ["n1: 8 hardware threads, 2 jobs; well", "/metrics", "/samples", "/healthz"] {
+    for part in ["n1: 8 hardware threads, 2 jobs; healthy", "/metrics", "/samples", "/healthz"] {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(http::get(agent.port, "/healthz", &[]).text(), "ok\n");
@@ -170,7 +170,7 @@ fn a_mistake_in_the_configuration_gets_one_line_that_says_what_to_do() {
         said
     };
     for (text, expected) in [
-        ("basic_auth_users:\n  a: secret\n", "no bcrypt hash"),
+        ("basic_auth_users:\n  a: secret\n", "not a bcrypt hash"),
         ("basic_auth_user:\n  a: b\n", "basic_auth_user"),
         ("tls_server_config:\n  cert_file: no.pem\n  key_file: no.pem\n", "no.pem"),
         ("tls_server_config:\n  cert_file: a\n  key_file: b\n  min_version: TLS10\n", "TLS10"),

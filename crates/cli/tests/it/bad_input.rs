@@ -53,7 +53,7 @@ fn a_csv_that_makes_no_sense_is_refused_with_its_row() {
         (with_row(12, "1700000011,1,2"), "row 13"),
         (
             with_row(12, &rows[12].replacen("1700000011", "yesterday", 1)),
-            "\"yesterday\" in column 1 is no time",
+            "\"yesterday\" in column 1 is not a time",
         ),
         (with_row(12, &format!("1700000011,-3{}", ",0".repeat(19))), "\"-3\" in column 2"),
         (with_row(12, &format!("1700000011,250{}", ",0".repeat(19))), "more than the whole"),
@@ -191,16 +191,16 @@ fn a_plan_that_cannot_be_run_is_refused_before_anything_is_recorded() {
     let good =
         "[[normal]]\nkind = \"np\"\nlength = [\"9s\", \"9s\"]\n[[campaign]]\nname = \"a\"\nset = \"train\"\n";
     let cases = [
-        (good.replace("np", "nap"), "\"nap\" is no kind of job"),
-        (good.replace("np", "bad-io"), "bad-io is an anomaly"),
-        (good.replace("np", "mpi-1000"), "asks for 1000 threads, and this machine has"),
+        (good.replace("np", "nap"), "\"nap\" is not a kind of job"),
+        (good.replace("np", "bad-io"), "bad-io is anomalous"),
+        (good.replace("np", "mpi-1000"), "needs 1000 threads, but this machine has"),
         (
             format!("{good}[[campaign]]\nname = \"a\"\nset = \"test\"\n"),
-            "campaign a cannot be both train and test",
+            "campaign a cannot be in both train and test",
         ),
         (good.replace("length", "lenght"), "unknown field `lenght`"),
         (good.replace("9s", "9 parsecs"), "parsecs"),
-        (format!("quota = \"900000TB\"\n{}", good.replace("np", "good-io")), "free some, or lower `quota`"),
+        (format!("quota = \"900000TB\"\n{}", good.replace("np", "good-io")), "free some space, or lower `quota`"),
     ];
     for (text, expected) in cases {
         std::fs::write(&plan, text).unwrap();
@@ -250,21 +250,21 @@ fn a_simulation_or_analysis_that_makes_no_sense_is_refused() {
     let before = visible(&archive);
     let cases: [(&[&str], &str); 8] = [
         (&["campaign", "simulate", "--nodes", "0", "--into", "A"], "at least one node"),
-        (&["campaign", "simulate", "--hours", "0.01", "--into", "A"], "at least ten minutes"),
-        (&["campaign", "simulate", "--load", "1.5", "--into", "A"], "the load lies between"),
+        (&["campaign", "simulate", "--hours", "0.01", "--into", "A"], "it needs at least 600 s"),
+        (&["campaign", "simulate", "--load", "1.5", "--into", "A"], "the load has to be between"),
         (&["campaign", "label", "list", "--data", "A"], "has no labels"),
-        (&["campaign", "fit", "--data", "A", "--out", "OUT"], "no labelled job"),
+        (&["campaign", "fit", "--data", "A", "--out", "OUT"], "no labelled jobs to fit to"),
         (
             &["campaign", "compare", "--recorded", "A", "--simulated", "A", "--out", "OUT", "--window", "5"],
-            "a window has at least 20 s",
+            "it needs at least 20 s",
         ),
         (
             &["analyze", "spectrum", "--data", "A", "--out", "OUT", "--segment", "5000"],
-            "ask for a shorter --segment",
+            "use a shorter --segment",
         ),
         (
             &["analyze", "sampling", "--data", "A", "--out", "OUT", "--window", "7200"],
-            "ask for a shorter --window",
+            "use a shorter --window",
         ),
     ];
     for (words, expected) in cases {
