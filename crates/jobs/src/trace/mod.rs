@@ -197,7 +197,8 @@ impl Trace {
         let is_swf = self.preset == Preset::Swf;
         match &column.values {
             Values::Numbers { values, .. } => {
-                values.iter().filter(|value| !value.is_nan() && !(is_swf && **value == SWF_UNKNOWN)).count()
+                let is_unknown = |value: f64| value.is_nan() || (is_swf && value == SWF_UNKNOWN);
+                values.iter().filter(|value| !is_unknown(**value)).count()
             }
             Values::Text { codes, names } => {
                 codes.iter().filter(|code| !is_missing(&names[**code as usize])).count()
