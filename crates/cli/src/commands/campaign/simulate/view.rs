@@ -1,11 +1,10 @@
 //! What a live simulation prints: lines of JSON, or one line per node.
 
-use std::io::{IsTerminal, Write};
-
 use campaign::simulate::StreamStatus;
 use serde_json::json;
 use workload::{Mode, NodeReading, Owner};
 
+use crate::live_view::LiveView;
 use crate::output::print;
 use crate::times::show_time;
 
@@ -16,17 +15,15 @@ const SECONDS_PER_SUMMARY: u64 = 10;
 
 pub struct View {
     is_json: bool,
-    redraws: bool,
+    live: LiveView,
     /// Whether stdout was closed; the simulation continues.
     is_closed: bool,
     previous: Vec<NodeReading>,
-    n_lines: usize,
 }
 
 impl View {
     pub fn new(is_json: bool) -> Self {
-        let redraws = std::io::stdout().is_terminal();
-        Self { is_json, redraws, is_closed: false, previous: Vec::new(), n_lines: 0 }
+        Self { is_json, live: LiveView::new(), is_closed: false, previous: Vec::new() }
     }
 
     pub fn show(&mut self, status: &StreamStatus, readings: &[NodeReading]) {
@@ -45,16 +42,16 @@ impl View {
             );
         }
         let second = status.n_seconds % SECONDS_PER_SUMMARY;
-        if (self.redraws || second == 2) && self.previous.len() == readings.len() {
+        if (self.live.is_drawn() || second == 2) && self.previous.len() == readings.len() {
             self.draw(status, readings)?;
         }
-        if self.redraws || second == 1 {
+        if self.live.is_drawn() || second == 1 {
             self.previous = readings.to_vec();
         }
         Ok(())
     }
 
-    fn draw(&mut self, status: &StreamStatus, readings: &[NodeReading]) -> anyhow::Result<()> {
+    fn draw(&self, status: &StreamStatus, readings: &[NodeReading]) -> anyhow::Result<()> {
         let late = match status.late.as_secs() {
             0 => String::new(),
             seconds => format!(", {seconds} s late"),
@@ -67,15 +64,11 @@ impl View {
         if readings.len() > MAX_NODES {
             lines.push(format!("… and {} more nodes", readings.len() - MAX_NODES));
         }
-        let mut stdout = std::io::stdout().lock();
-        if self.redraws && self.n_lines > 0 {
-            write!(stdout, "\x1b[{}A", self.n_lines)?;
+        if self.live.is_drawn() {
+            self.live.draw(&lines);
+            return Ok(());
         }
-        self.n_lines = lines.len();
-        for line in lines {
-            writeln!(stdout, "{}{line}", if self.redraws { "\x1b[2K" } else { "" })?;
-        }
-        Ok(())
+        print(&lines.join("\n"))
     }
 }
 
