@@ -97,7 +97,7 @@ pub fn read(bytes: &[u8]) -> impl Iterator<Item = Result<SourcedReading, Samples
         Some(segment)
     });
     let mut has_ended = false;
-    let readings = segments.flat_map(|segment| SegmentReadings::new(segment));
+    let readings = segments.flat_map(SegmentReadings::new);
     refused
         .into_iter()
         .chain(readings)
