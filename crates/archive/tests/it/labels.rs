@@ -90,7 +90,7 @@ fn of_writers_that_contradict_each_other_one_wins() {
         let barrier = Barrier::new(N_WRITERS);
         // Half of them claim the same job; all of them claim the same time, for two sets.
         let write = |writer: usize| {
-            let set = if writer % 2 == 0 { Set::Train } else { Set::Test };
+            let set = if writer.is_multiple_of(2) { Set::Train } else { Set::Test };
             let job = format!("{round}-{}", writer / 4);
             let own = Archive::open(archive.address(), &archive::Settings::default()).unwrap();
             barrier.wait();

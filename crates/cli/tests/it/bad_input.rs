@@ -200,7 +200,10 @@ fn a_plan_that_cannot_be_run_is_refused_before_anything_is_recorded() {
         ),
         (good.replace("length", "lenght"), "unknown field `lenght`"),
         (good.replace("9s", "9 parsecs"), "parsecs"),
-        (format!("quota = \"900000TB\"\n{}", good.replace("np", "good-io")), "free some space, or lower `quota`"),
+        (
+            format!("quota = \"900000TB\"\n{}", good.replace("np", "good-io")),
+            "free some space, or lower `quota`",
+        ),
     ];
     for (text, expected) in cases {
         std::fs::write(&plan, text).unwrap();
