@@ -25,8 +25,8 @@ pub struct RunFollower {
 
 #[derive(Debug)]
 enum Source {
-    Log(LogFollower),
-    Directory(SubmitDirectory),
+    Log(Box<LogFollower>),
+    Directory(Box<SubmitDirectory>),
 }
 
 /// The state of a followed run after something was appended to its logs.
@@ -40,9 +40,9 @@ pub struct Update {
 impl RunFollower {
     pub fn open(path: &Path) -> Result<Self> {
         let source = if path.is_dir() {
-            Source::Directory(SubmitDirectory::open(path)?)
+            Source::Directory(Box::new(SubmitDirectory::open(path)?))
         } else {
-            Source::Log(LogFollower::open(path)?)
+            Source::Log(Box::new(LogFollower::open(path)?))
         };
         Ok(Self { source, name: name_of(path), reported: HashSet::new() })
     }

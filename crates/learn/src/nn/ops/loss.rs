@@ -22,10 +22,12 @@ pub fn squared_error(tape: &mut Tape<'_>, x: Var, target: Value, scale: f32) -> 
     let mut sum = 0.0f64;
     let mut kept = vec![0.0; target.data.len()];
     for_each_row(input.layout, input.n_samples, input.n_columns, |at| {
-        for index in at..at + input.n_columns {
-            let difference = input.data[index] - target.data[index];
+        let row = at..at + input.n_columns;
+        let values = input.data[row.clone()].iter().zip(&target.data[row.clone()]);
+        for (slope, (value, target)) in kept[row].iter_mut().zip(values) {
+            let difference = value - target;
             sum += f64::from(difference * difference);
-            kept[index] = 2.0 * scale * difference;
+            *slope = 2.0 * scale * difference;
         }
     });
     known(tape, x, sum * f64::from(scale), kept)
