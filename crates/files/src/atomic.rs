@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
 use crate::error::{Error, Result};
@@ -67,19 +68,33 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 
 /// Puts the directory `new` in place of `target`, which may exist: at every moment there is a whole
 /// directory of that name. The replaced directory is removed.
+///
+/// File systems without an exchange of names, such as NFS, need two renames: there, the name is missing
+/// for a moment, and a crash in that moment leaves the old directory under the name of `new` with
+/// `.replaced` appended.
 pub fn replace_dir(new: &Path, target: &Path) -> Result<()> {
-    let exchanged = renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE);
-    match exchanged {
+    match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
         Ok(()) => {
             sync_dir(dir_of(target))?;
             fs::remove_dir_all(new).map_err(Error::io(new))
         }
-        Err(rustix::io::Errno::NOENT) => {
+        Err(Errno::NOENT) => {
             fs::rename(new, target).map_err(Error::io(target))?;
             sync_dir(dir_of(target))
         }
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => replace_in_two_steps(new, target),
         Err(error) => Err(Error::io(target)(error.into())),
     }
+}
+
+fn replace_in_two_steps(new: &Path, target: &Path) -> Result<()> {
+    let mut replaced = new.as_os_str().to_owned();
+    replaced.push(".replaced");
+    let replaced = PathBuf::from(replaced);
+    fs::rename(target, &replaced).map_err(Error::io(target))?;
+    fs::rename(new, target).map_err(Error::io(target))?;
+    sync_dir(dir_of(target))?;
+    fs::remove_dir_all(&replaced).map_err(Error::io(&replaced))
 }
 
 /// Makes the names in a directory survive a power loss.
@@ -115,12 +130,14 @@ mod tests {
     fn a_directory_is_replaced_in_one_step() {
         let dir = tempfile::tempdir().unwrap();
         let (new, target) = (dir.path().join("new"), dir.path().join("target"));
-        for text in ["first", "second"] {
+        let replacements: [(&str, fn(&Path, &Path) -> Result<()>); 3] =
+            [("first", replace_dir), ("second", replace_dir), ("third", replace_in_two_steps)];
+        for (text, replace) in replacements {
             fs::create_dir(&new).unwrap();
             fs::write(new.join("file"), text).unwrap();
-            replace_dir(&new, &target).unwrap();
+            replace(&new, &target).unwrap();
             assert_eq!(fs::read_to_string(target.join("file")).unwrap(), text);
-            assert!(!new.exists());
+            assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
         }
     }
 }

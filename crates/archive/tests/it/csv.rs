@@ -61,8 +61,8 @@ proptest! {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("x.csv");
         std::fs::write(&file, bytes.concat()).unwrap();
-        let archive = create(&folder.path().join("a"));
-        for map in [ColumnMap::from_toml("m", MAP).unwrap(), ColumnMap::exathlon()] {
+        for (name, map) in [("long", ColumnMap::from_toml("m", MAP).unwrap()), ("wide", ColumnMap::exathlon())] {
+            let archive = create(&folder.path().join(name));
             if import(&archive, &file, &map).is_err() {
                 prop_assert!(archive.snapshot(Selection::default()).unwrap().nodes().is_empty());
             }
