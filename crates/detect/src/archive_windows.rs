@@ -6,7 +6,7 @@ use std::ops::{ControlFlow, Range};
 use archive::{Archive, Selection, Snapshot};
 use workload::{Control, Derivation, JobId, JobReading, Millis, NodeName, Owner, Timestamp, Trace};
 
-use crate::channel::N_RATES;
+use crate::channel::{MAX_BRIDGED, N_RATES};
 use crate::window::{JobFilter, ThreadWindow, WindowBatch, WindowSpec};
 
 /// How much is read at once: no more of an archive is in memory than this much of every node.
@@ -37,14 +37,15 @@ impl Reading<'_> {
         &self,
         mut visit: impl FnMut(WindowBatch) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        let Some((first, last)) = self.archive.snapshot(Selection::default())?.span() else {
+        let archive = self.archive.with_stop(self.control.stop());
+        let Some((first, last)) = archive.snapshot(Selection::default())?.span() else {
             return Ok(());
         };
         let begin = first.floor(SLICE);
         let n_slices = ((last - begin).0 / SLICE.0 + 1) as u64;
         for slice in 0..n_slices {
             let from = begin + Millis(SLICE.0 * slice as i64);
-            for batch in self.slice(from)? {
+            for batch in self.slice(&archive, from)? {
                 self.control.check().map_err(archive::Error::from)?;
                 if visit(batch)?.is_break() {
                     return Ok(());
@@ -56,9 +57,11 @@ impl Reading<'_> {
     }
 
     /// The batches that start within the slice of time from `from` on.
-    fn slice(&self, from: Timestamp) -> archive::Result<Vec<WindowBatch>> {
+    fn slice(&self, archive: &Archive, from: Timestamp) -> archive::Result<Vec<WindowBatch>> {
         let to = from + SLICE + self.spec.length();
-        let snapshot = self.archive.snapshot(Selection { from, to, ..Selection::default() })?;
+        let from_with_lookback = from - lookback(self.spec);
+        let selection = Selection { from: from_with_lookback, to, ..Selection::default() };
+        let snapshot = archive.snapshot(selection)?;
         let mut windows = Windows::default();
         for node in snapshot.nodes() {
             self.control.check()?;
@@ -66,6 +69,11 @@ impl Reading<'_> {
         }
         Ok(windows.into_batches(self.spec))
     }
+}
+
+/// How much earlier than the first window readings are needed: job channels use the reading before.
+fn lookback(spec: &WindowSpec) -> Millis {
+    if spec.job_channels.is_empty() { Millis(0) } else { Millis(spec.period.0 * (MAX_BRIDGED as i64 + 1)) }
 }
 
 /// The windows of some nodes that start at exactly one time.
@@ -76,8 +84,10 @@ pub(crate) fn batch_at(
     start: Timestamp,
 ) -> archive::Result<Option<WindowBatch>> {
     let spec = WindowSpec { stride: 1, ..spec.clone() };
-    let to = start + spec.length() + spec.period;
-    let snapshot = archive.snapshot(Selection { from: start, to, ..Selection::default() })?;
+    // A reading after the window may account for its last steps.
+    let bridge = Millis(spec.period.0 * (i64::from(Derivation::default().max_missed) + 2));
+    let (from, to) = (start - lookback(&spec), start + spec.length() + bridge);
+    let snapshot = archive.snapshot(Selection { from, to, ..Selection::default() })?;
     let mut windows = Windows::default();
     for node in nodes {
         windows.add(&snapshot, node, &JobFilter::All, &spec, start..start + Millis(1))?;
@@ -169,7 +179,7 @@ impl JobSeries {
         if !spec.job_channels.is_empty() {
             let mut readings: BTreeMap<JobId, Vec<(Timestamp, JobReading)>> = BTreeMap::new();
             for (time, reading) in snapshot.job_readings(node)? {
-                if filter.contains(&reading.job, time, time) {
+                if filter.contains_job(&reading.job) {
                     readings.entry(reading.job.clone()).or_default().push((time, reading));
                 }
             }

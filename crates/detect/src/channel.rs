@@ -9,7 +9,7 @@ pub const N_RATES: usize = 4;
 pub const RATES: [&str; N_RATES] = ["user", "system", "iowait", "other"];
 
 /// A job reading is used for this many steps if the next one is missing.
-const MAX_BRIDGED: usize = 5;
+pub(crate) const MAX_BRIDGED: usize = 5;
 
 /// A channel in addition to the rates. All are between zero and one by definition; nothing is scaled by the data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,8 +66,10 @@ impl JobChannel {
                 }
             };
             let step = (*time - from).0.div_euclid(period.0);
-            if let (Some(value), Ok(step)) = (value, usize::try_from(step)) {
-                steps.iter_mut().skip(step).take(MAX_BRIDGED).for_each(|known| *known = Some(value));
+            if let Some(value) = value {
+                let end = (step + MAX_BRIDGED as i64).clamp(0, n_steps as i64) as usize;
+                let first = (step.max(0) as usize).min(end);
+                steps[first..end].fill(Some(value));
             }
         }
         steps

@@ -24,25 +24,44 @@ const IDLE_RATE: f32 = 0.02;
 /// What labels say about jobs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KnownJobs {
-    kinds: BTreeMap<JobId, String>,
+    jobs: BTreeMap<JobId, KnownJob>,
+    /// Kinds of which at least one job is anomalous.
     anomalous_kinds: BTreeSet<String>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct KnownJob {
+    kind: String,
+    is_anomalous: bool,
 }
 
 impl KnownJobs {
     pub fn new(labels: &[Label]) -> Self {
         let anomalous = labels.iter().filter(|label| label.is_anomalous());
         Self {
-            kinds: labels.iter().map(|label| (label.job.clone(), label.kind.clone())).collect(),
+            jobs: labels
+                .iter()
+                .map(|label| {
+                    let known = KnownJob { kind: label.kind.clone(), is_anomalous: label.is_anomalous() };
+                    (label.job.clone(), known)
+                })
+                .collect(),
             anomalous_kinds: anomalous.map(|label| label.kind.clone()).collect(),
         }
     }
 
     /// The kind of a job, if it has a label.
     pub fn kind(&self, job: &JobId) -> Option<&str> {
-        self.kinds.get(job).map(String::as_str)
+        self.jobs.get(job).map(|known| known.kind.as_str())
     }
 
-    pub fn is_anomalous(&self, kind: &str) -> bool {
+    /// Whether the label of a job calls it anomalous.
+    pub fn is_anomalous_job(&self, job: &JobId) -> bool {
+        self.jobs.get(job).is_some_and(|known| known.is_anomalous)
+    }
+
+    /// Whether a kind has an anomalous job.
+    pub fn is_anomalous_kind(&self, kind: &str) -> bool {
         self.anomalous_kinds.contains(kind)
     }
 
@@ -51,7 +70,7 @@ impl KnownJobs {
     }
 
     pub fn is_empty(&self) -> bool {
-        self.kinds.is_empty()
+        self.jobs.is_empty()
     }
 }
 
@@ -80,10 +99,14 @@ impl TrainingData {
         }
         let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
         let times = || self.train.batches.iter().map(WindowBatch::start);
+        let length = self.train.batches.first().and_then(|batch| {
+            let n_steps = batch.threads().first()?.values.len() / batch.n_channels();
+            Some(Millis(self.period.0 * n_steps as i64))
+        });
         DataOrigin {
             address: self.address.clone(),
             from: times().min(),
-            to: times().max(),
+            to: times().max().map(|start| start + length.unwrap_or(Millis(0))),
             sha256: Some(sha256),
         }
     }

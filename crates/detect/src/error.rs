@@ -33,7 +33,7 @@ pub enum DetectError {
     MissingChannel { address: String, channel: &'static str },
     #[error("{address} was sampled every {found} s, but the model expects every {expected} s")]
     Period { address: String, found: f64, expected: f64 },
-    #[error("{address}: the test set has no windows")]
+    #[error("{address}: the test set has no normal windows")]
     EmptyTest { address: String },
     #[error("cannot set a threshold from the validation data: {0}")]
     Threshold(#[from] TailError),

@@ -116,10 +116,15 @@ impl FeatureDeviation {
     }
 }
 
-/// Fractions as percentages with two significant digits.
+/// A fraction as a percentage with about two significant digits.
 fn percent(fraction: f64) -> String {
     let value = fraction * 100.0;
-    let digits = if value >= 10.0 { 0 } else { 1 };
+    let digits = match value {
+        10.0.. => 0,
+        1.0.. => 1,
+        0.1.. => 2,
+        _ => 3,
+    };
     format!("{value:.digits$} %")
 }
 
@@ -162,6 +167,9 @@ fn channel_text(parts: &[ChannelError], n_inside: usize, n_steps: usize, period:
     } else {
         format!("for {:.0} of {:.0} s", seconds(n_inside), seconds(n_steps))
     };
+    if named.is_empty() {
+        return format!("no single channel differs, {when}");
+    }
     format!("{}, {when}", named.join("; "))
 }
 
@@ -182,6 +190,7 @@ mod tests {
         assert_eq!(found.text, "user was 30 %, expected 95 %; iowait was 65 %, expected 0 %, for 9 of 100 s");
         let calm = explain_reconstruction(&expected, &expected, &channels, Timestamp(0), Millis::SECOND);
         assert_eq!((calm.from, calm.to), (Timestamp(0), Timestamp(100_000)));
+        assert_eq!(calm.text, "no single channel differs, during the whole window (100 s)");
     }
 
     #[test]

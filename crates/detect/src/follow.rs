@@ -1,8 +1,9 @@
 //! Follows an archive that is being written: the newest window of every thread, node by node.
 //!
-//! Nodes have their own clocks. Most of them agree; their windows form one batch that ends when all of
-//! them have been read. A node whose clock is ahead or behind gets a batch of its own, so that it neither
-//! holds up nor hides the others.
+//! Nodes have their own clocks. The windows of the largest group of nodes that agree form one batch, which
+//! ends when all of them have been read. A node whose clock is ahead or behind gets a batch of its own
+//! whenever it has new readings, so that it neither holds up nor hides the others. Nodes that stopped
+//! writing are reported, but not scored again.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +14,7 @@ use workload::{Millis, NodeName, Timestamp};
 use crate::archive_windows::batch_at;
 use crate::window::{WindowBatch, WindowSpec};
 
-/// Nodes whose last readings are within this of the median are taken to agree.
+/// Nodes whose last readings are within this, or within two sampling periods, of each other agree.
 const TOLERANCE: Millis = Millis(10_000);
 
 /// A node whose readings end at another time than those of most nodes.
@@ -40,11 +41,13 @@ pub struct ArchiveFollower<'a> {
     spec: &'a WindowSpec,
     /// The start of the last window of each node.
     last: BTreeMap<NodeName, Timestamp>,
+    /// The last readings at the previous poll.
+    ends: BTreeMap<NodeName, Timestamp>,
 }
 
 impl<'a> ArchiveFollower<'a> {
     pub fn new(archive: &'a Archive, spec: &'a WindowSpec) -> Self {
-        Self { archive, spec, last: BTreeMap::new() }
+        Self { archive, spec, last: BTreeMap::new(), ends: BTreeMap::new() }
     }
 
     /// The windows that end with the newest readings, of nodes that have new ones.
@@ -57,7 +60,10 @@ impl<'a> ArchiveFollower<'a> {
                 ends.insert(node, last.floor(self.spec.period));
             }
         }
-        let groups = group_by_clock(&ends);
+        let tolerance = Millis(TOLERANCE.0.max(2 * self.spec.period.0));
+        let has_new = |node: &NodeName, end: Timestamp| self.ends.get(node).is_some_and(|last| *last < end);
+        let groups = group_by_clock(&ends, tolerance, has_new);
+        self.ends = ends;
         let mut batches = Vec::new();
         for (nodes, end) in groups.batches {
             let start = end - self.spec.length();
@@ -78,25 +84,36 @@ struct ClockGroups {
     differences: Vec<ClockDifference>,
 }
 
-/// Puts nodes that agree into one group, and each other node into its own.
-fn group_by_clock(ends: &BTreeMap<NodeName, Timestamp>) -> ClockGroups {
-    let mut sorted: Vec<Timestamp> = ends.values().copied().collect();
-    sorted.sort_unstable();
-    let Some(median) = sorted.get(sorted.len().saturating_sub(1) / 2).copied() else {
+/// Puts the largest group of nodes that agree into one batch, and each other node with new readings into its own. If
+/// some nodes have new readings, only they count for the size of a group.
+fn group_by_clock(
+    ends: &BTreeMap<NodeName, Timestamp>,
+    tolerance: Millis,
+    has_new: impl Fn(&NodeName, Timestamp) -> bool,
+) -> ClockGroups {
+    let agree = |one: Timestamp, other: Timestamp| (one - other).0.abs() <= tolerance.0;
+    let live: Vec<Timestamp> =
+        ends.iter().filter(|(node, end)| has_new(node, **end)).map(|(_, end)| *end).collect();
+    let counted: Vec<Timestamp> = if live.is_empty() { ends.values().copied().collect() } else { live };
+    let size = |end: Timestamp| counted.iter().filter(|other| agree(**other, end)).count();
+    // Of groups of the same size, the latest.
+    let Some(reference) = counted.iter().copied().max_by_key(|end| (size(*end), *end)) else {
         return ClockGroups { batches: Vec::new(), differences: Vec::new() };
     };
-    let agrees = |end: Timestamp| (end - median).0.abs() <= TOLERANCE.0;
-    let common_end = sorted.into_iter().filter(|end| agrees(*end)).min().unwrap_or(median);
     let mut common = Vec::new();
+    let mut common_end = reference;
     let (mut own, mut differences) = (Vec::new(), Vec::new());
     for (node, end) in ends {
-        if agrees(*end) {
+        if agree(*end, reference) {
             common.push(node.clone());
-        } else {
-            own.push((vec![node.clone()], *end));
-            differences
-                .push(ClockDifference { node: node.clone(), ahead_seconds: (*end - median).as_seconds() });
+            common_end = common_end.min(*end);
+            continue;
         }
+        if has_new(node, *end) {
+            own.push((vec![node.clone()], *end));
+        }
+        let ahead_seconds = (*end - reference).as_seconds();
+        differences.push(ClockDifference { node: node.clone(), ahead_seconds });
     }
     let mut batches = vec![(common, common_end)];
     batches.extend(own);
@@ -106,6 +123,7 @@ fn group_by_clock(ends: &BTreeMap<NodeName, Timestamp>) -> ClockGroups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::channel::JobChannel;
     use crate::test_archive::{START, TestArchive};
 
     fn ends(ends: &[(&str, i64)]) -> BTreeMap<NodeName, Timestamp> {
@@ -114,19 +132,41 @@ mod tests {
         ends.iter().map(end).collect()
     }
 
+    fn shown(groups: &ClockGroups) -> Vec<(Vec<&str>, i64)> {
+        let mut shown = Vec::new();
+        for (nodes, end) in &groups.batches {
+            shown.push((nodes.iter().map(NodeName::as_str).collect(), end.0 / 1_000));
+        }
+        shown
+    }
+
     #[test]
-    fn a_fast_or_late_node_gets_a_batch_of_its_own() {
-        let groups =
-            group_by_clock(&ends(&[("a", 100), ("b", 102), ("c", 99), ("fast", 3_700), ("dead", 7)]));
-        let shown: Vec<(Vec<&str>, i64)> = groups
-            .batches
-            .iter()
-            .map(|(nodes, end)| (nodes.iter().map(NodeName::as_str).collect(), end.0 / 1_000))
-            .collect();
-        assert_eq!(shown, [(vec!["a", "b", "c"], 99), (vec!["dead"], 7), (vec!["fast"], 3_700)]);
+    fn a_fast_node_gets_a_batch_of_its_own_and_a_silent_one_none() {
+        let ends = ends(&[("a", 100), ("b", 102), ("c", 99), ("fast", 3_700), ("dead", 7)]);
+        let groups = group_by_clock(&ends, TOLERANCE, |node, _| node.as_str() != "dead");
+        assert_eq!(shown(&groups), [(vec!["a", "b", "c"], 99), (vec!["fast"], 3_700)]);
         let off: Vec<f64> = groups.differences.iter().map(|one| one.ahead_seconds).collect();
-        assert_eq!(off, [-93.0, 3_600.0]);
-        assert!(group_by_clock(&BTreeMap::new()).batches.is_empty());
+        assert_eq!(off, [-95.0, 3_598.0]);
+        assert!(group_by_clock(&BTreeMap::new(), TOLERANCE, |_, _| true).batches.is_empty());
+    }
+
+    #[test]
+    fn retired_nodes_do_not_outvote_those_that_write() {
+        let ends = ends(&[("old1", 10), ("old2", 11), ("old3", 12), ("a", 100), ("b", 101)]);
+        let groups = group_by_clock(&ends, TOLERANCE, |node, _| !node.as_str().starts_with("old"));
+        assert_eq!(shown(&groups), [(vec!["a", "b"], 100)]);
+    }
+
+    #[test]
+    fn a_window_of_a_detector_with_a_job_channel_is_complete() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 60, 1, |_, _| Some("a"));
+        test.write_pressure("n1", START - 1..START + 60, "a");
+        let job_channels = vec![JobChannel::IoPressure];
+        let spec = WindowSpec { period: Millis::SECOND, n_steps: 20, stride: 1, job_channels };
+        let found = ArchiveFollower::new(&test.archive, &spec).poll().unwrap();
+        assert_eq!(found.batches.len(), 1);
+        assert!(found.batches[0].values().chunks_exact(5).all(|step| step[4] == 0.5));
     }
 
     #[test]
@@ -142,21 +182,21 @@ mod tests {
         write("fast", now + 400..now + 460);
         let spec = WindowSpec { period: Millis::SECOND, n_steps: 20, stride: 1, job_channels: Vec::new() };
         let mut follower = ArchiveFollower::new(&archive, &spec);
-        let found = follower.poll().unwrap();
         let nodes = |batch: &WindowBatch| -> Vec<String> {
             batch.threads().iter().map(|thread| thread.node.to_string()).collect()
         };
+        let found = follower.poll().unwrap();
         let shown: Vec<Vec<String>> = found.batches.iter().map(nodes).collect();
-        assert_eq!(shown, [vec!["n1", "n2", "n3"], vec!["fast"]]);
+        assert_eq!(shown, [vec!["n1", "n2", "n3"]]);
         assert_eq!(found.differences.len(), 1);
         assert!((found.differences[0].ahead_seconds - 400.0).abs() <= 1.0);
         assert!(follower.poll().unwrap().batches.is_empty(), "nothing is scored twice");
         write("n2", now + 59..now + 80);
         write("n1", now + 60..now + 80);
+        write("fast", now + 460..now + 480);
         let found = follower.poll().unwrap();
         let shown: Vec<Vec<String>> = found.batches.iter().map(nodes).collect();
-        // The last second of n3 is scored once, by its own clock.
-        assert_eq!(shown, [vec!["n1", "n2"], vec!["n3"]], "a silent node does not hold up the others");
+        assert_eq!(shown, [vec!["n1", "n2"], vec!["fast"]], "a silent node does not hold up the others");
         let silent = found.differences.iter().find(|one| one.node.as_str() == "n3").unwrap();
         assert_eq!(silent.ahead_seconds, -20.0);
         assert!(follower.poll().unwrap().batches.is_empty());

@@ -52,7 +52,9 @@ impl LabelledPoint {
         let spec = detector.window_spec((detector.config.window / 2).max(1));
         let reading = Reading { archive, filter: &JobFilter::All, spec: &spec, control };
         reading.for_each_batch::<archive::Error>(|batch| {
-            let batch = batch.filtered(|thread| known.kind(&thread.job).is_some());
+            if !batch.threads().iter().any(|thread| known.kind(&thread.job).is_some()) {
+                return Ok(ControlFlow::Continue(()));
+            }
             for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
                 if let Some(kind) = known.kind(&thread.job) {
                     points.push(Self::new(kind, &thread.job, &finding));

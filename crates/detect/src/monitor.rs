@@ -30,7 +30,7 @@ pub struct Alarm {
     pub reconstruction_error: f64,
     pub level: Option<Level>,
     pub explanation: Explanation,
-    /// The most similar known kinds, the most likely first; empty without labelled jobs.
+    /// The most similar known kinds, the most likely first; empty without labelled jobs, and for a job with a label.
     pub kinds: Vec<KindMatch>,
 }
 
@@ -73,6 +73,9 @@ impl Monitor<'_> {
             by_job.into_iter().zip(explained.into_iter().zip(explanations))
         {
             let finding = &findings[window];
+            // The points of a labelled job are part of the classifier: it would vouch for itself.
+            let classifier = self.classifier.filter(|_| self.known.kind(job).is_none());
+            let kinds = classifier.map_or(Vec::new(), |classifier| classifier.classify(finding));
             alarms.push(Alarm {
                 job: job.clone(),
                 node: node.clone(),
@@ -84,7 +87,7 @@ impl Monitor<'_> {
                 reconstruction_error: finding.error(),
                 level: finding.level,
                 explanation,
-                kinds: self.classifier.map_or(Vec::new(), |classifier| classifier.classify(finding)),
+                kinds,
             });
         }
         alarms
@@ -98,7 +101,27 @@ pub struct RankedWindow {
     pub cpu: Cpu,
     pub job: JobId,
     pub finding: Finding,
-    pub explanation: Explanation,
+    source: Source,
+}
+
+/// Where the explanation of a ranked window comes from.
+#[derive(Debug, Clone)]
+enum Source {
+    /// Not explained yet: its place in the batch being added.
+    Batch {
+        index: usize,
+    },
+    Explained(Explanation),
+}
+
+impl RankedWindow {
+    /// `None` only while a batch is being added.
+    pub fn explanation(&self) -> Option<&Explanation> {
+        match &self.source {
+            Source::Explained(explanation) => Some(explanation),
+            Source::Batch { .. } => None,
+        }
+    }
 }
 
 /// Keeps the windows with the highest scores, one for each thread of a job.
@@ -141,17 +164,32 @@ impl Ranking {
                 }
                 self.windows.remove(known);
             }
-            let Some(explanation) = detector.explain(batch, &findings, &[index]).pop() else { continue };
             let window = RankedWindow {
                 node: thread.node.clone(),
                 cpu: thread.cpu,
                 job: thread.job.clone(),
                 finding: finding.clone(),
-                explanation,
+                source: Source::Batch { index },
             };
             let place = self.windows.partition_point(|one| one.finding.score >= window.finding.score);
             self.windows.insert(place, window);
             self.windows.truncate(self.max_windows);
+        }
+        self.explain_new(detector, batch, &findings);
+    }
+
+    /// Explains the windows of the last batch that are still ranked, in one call.
+    fn explain_new(&mut self, detector: &TrainedDetector, batch: &WindowBatch, findings: &[Finding]) {
+        let index_of = |window: &RankedWindow| match window.source {
+            Source::Batch { index } => Some(index),
+            Source::Explained(_) => None,
+        };
+        let new: Vec<usize> = self.windows.iter().filter_map(index_of).collect();
+        let mut explanations = detector.explain(batch, findings, &new).into_iter();
+        for window in self.windows.iter_mut().filter(|window| index_of(window).is_some()) {
+            if let Some(explanation) = explanations.next() {
+                window.source = Source::Explained(explanation);
+            }
         }
     }
 }

@@ -66,6 +66,15 @@ impl TestArchive {
         }
     }
 
+    /// Writes readings of a job that waits for I/O half of the time.
+    pub fn write_pressure(&mut self, node: &str, seconds: impl Iterator<Item = i64>, job: &str) {
+        for second in seconds {
+            let mut reading = JobReading::empty(JobId::new(job).unwrap());
+            reading.io_pressure.some_usec = Some(second as u64 * 500_000);
+            self.append(node, second, Vec::new(), vec![reading]);
+        }
+    }
+
     fn append(&mut self, node: &str, second: i64, threads: Vec<ThreadReading>, jobs: Vec<JobReading>) {
         let time = Timestamp::from_seconds(second);
         let reading = NodeReading { node: NodeName::new(node).unwrap(), time, threads, jobs };

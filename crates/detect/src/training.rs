@@ -133,7 +133,7 @@ impl Training<'_> {
     ) -> Result<Autoencoder, DetectError> {
         let net = new_net(self.kind, self.config, self.seed);
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };
-        let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "archive": data.address });
+        let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "data": data.origin().sha256 });
         let resumed = match self.checkpoint {
             Some(dir) => TrainState::load(dir, &identity, &net.parameters, settings.learning_rate as f32)?,
             None => None,

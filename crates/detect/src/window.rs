@@ -144,6 +144,14 @@ impl JobFilter {
         Ok(Self::Between { from, to })
     }
 
+    /// Whether some stretch of a job may pass the filter.
+    pub fn contains_job(&self, job: &JobId) -> bool {
+        match self {
+            Self::All | Self::Between { .. } => true,
+            Self::Labelled { sets, set } => sets.get(job) == Some(set),
+        }
+    }
+
     /// Whether a stretch of a job passes the filter.
     pub fn contains(&self, job: &JobId, start: Timestamp, end: Timestamp) -> bool {
         match self {

@@ -12,8 +12,8 @@ use tempfile::NamedTempFile;
 use crate::error::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 18;
-/// As `File::create` would give under the usual umask; a temporary file would be 0600.
-const MODE: u32 = 0o644;
+/// As `File::create`, before the umask; a temporary file would be 0600.
+const MODE: u32 = 0o666;
 
 /// A file under a temporary name in its directory. [`AtomicFile::commit`] gives it its own name;
 /// without it, nothing is left.
@@ -66,17 +66,18 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     file.commit()
 }
 
-/// Puts the directory `new` in place of `target`, which may exist: at every moment there is a whole
-/// directory of that name. The replaced directory is removed.
+/// Puts the directory `new` in place of `target`, which may exist, by exchanging their names: at every
+/// moment there is a whole directory named `target`. The replaced directory is removed.
 ///
-/// File systems without an exchange of names, such as NFS, need two renames: there, the name is missing
-/// for a moment, and a crash in that moment leaves the old directory under the name of `new` with
+/// A file system that cannot exchange names, such as NFS, needs two renames. There the name is missing for
+/// a moment, and a crash in that moment leaves the old directory under the name of `new` with
 /// `.replaced` appended.
 pub fn replace_dir(new: &Path, target: &Path) -> Result<()> {
     match renameat_with(CWD, new, CWD, target, RenameFlags::EXCHANGE) {
         Ok(()) => {
             sync_dir(dir_of(target))?;
-            fs::remove_dir_all(new).map_err(Error::io(new))
+            let _ = fs::remove_dir_all(new);
+            Ok(())
         }
         Err(Errno::NOENT) => {
             fs::rename(new, target).map_err(Error::io(target))?;
@@ -91,10 +92,19 @@ fn replace_in_two_steps(new: &Path, target: &Path) -> Result<()> {
     let mut replaced = new.as_os_str().to_owned();
     replaced.push(".replaced");
     let replaced = PathBuf::from(replaced);
-    fs::rename(target, &replaced).map_err(Error::io(target))?;
-    fs::rename(new, target).map_err(Error::io(target))?;
+    match fs::rename(target, &replaced) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(Error::io(target)(error)),
+        _ => {}
+    }
+    if let Err(error) = fs::rename(new, target) {
+        // The old directory goes back to its place, if there was one.
+        let _ = fs::rename(&replaced, target);
+        return Err(Error::io(target)(error));
+    }
     sync_dir(dir_of(target))?;
-    fs::remove_dir_all(&replaced).map_err(Error::io(&replaced))
+    // The replacement is complete, whether or not the old directory can be removed.
+    let _ = fs::remove_dir_all(&replaced);
+    Ok(())
 }
 
 /// Makes the names in a directory survive a power loss.
@@ -122,12 +132,14 @@ mod tests {
         write(&path, b"two").unwrap();
         write(&path, b"three").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"three");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, MODE);
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        let plain = dir.path().join("plain");
+        File::create(&plain).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions(), fs::metadata(&plain).unwrap().permissions());
     }
 
     #[test]
-    fn a_directory_is_replaced_in_one_step() {
+    fn a_directory_is_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let (new, target) = (dir.path().join("new"), dir.path().join("target"));
         let replacements: [(&str, fn(&Path, &Path) -> Result<()>); 3] =

@@ -62,6 +62,11 @@ impl Component {
         Some(Self { weight, mean, whitening, log_determinant })
     }
 
+    /// The standard deviation of one dimension, given the dimensions before it.
+    pub fn conditional_std(&self, axis: usize) -> f64 {
+        1.0 / self.whitening[(axis, axis)]
+    }
+
     pub fn mean(&self) -> &[f64] {
         &self.mean
     }

@@ -18,6 +18,12 @@ impl Stop {
         Self { requested: Arc::default(), deadline }
     }
 
+    /// The same request, with a deadline after `length`, if there is one.
+    #[must_use]
+    pub fn with_deadline(&self, length: Option<Duration>) -> Self {
+        Self { requested: self.requested.clone(), ..Self::after(length) }
+    }
+
     /// Asks everyone who holds a clone to stop.
     pub fn now(&self) {
         *self.requested.0.lock().unwrap_or_else(PoisonError::into_inner) = true;

@@ -37,8 +37,8 @@ struct Graphs<'a> {
 
 impl<'a> Graphs<'a> {
     fn new(sample: &'a Sample, scope: GraphScope) -> Self {
-        let of_moment = |(index, batch)| scope.graphs(batch).into_iter().map(move |graph| (index, graph));
-        Self { sample, graphs: sample.batches.iter().enumerate().flat_map(of_moment).collect() }
+        let of_batch = |(index, batch)| scope.graphs(batch).into_iter().map(move |graph| (index, graph));
+        Self { sample, graphs: sample.batches.iter().enumerate().flat_map(of_batch).collect() }
     }
 
     /// The mean number of windows per graph.

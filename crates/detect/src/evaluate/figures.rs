@@ -72,8 +72,8 @@ pub fn window_chart(seen: &[Seen<'_>], kind: &str, n_channels: usize) -> Option<
     let title = format!("{kind}: a window and its reconstruction (error {:.4})", error(&chosen.finding));
     let mut chart = Chart::new(
         title,
-        Axis::linear("seconds"),
-        Axis::linear("fraction of the second").including([0.0, 1.0]),
+        Axis::linear("step"),
+        Axis::linear("fraction of the step").including([0.0, 1.0]),
     );
     for (channel, name) in RATES.iter().enumerate().filter(|(_, name)| **name != "other") {
         let line = |values: &[f32]| -> Vec<(f64, f64)> {
@@ -180,7 +180,8 @@ pub fn distance_chart(
         Axis::linear(format!("distance from the centroid of {anomaly}")),
         Axis::linear("maximum iowait").including([0.0, 1.0]),
     );
-    for kind in kinds(seen).into_iter().filter(|kind| *kind == anomaly || !test.known.is_anomalous(kind)) {
+    for kind in kinds(seen).into_iter().filter(|kind| *kind == anomaly || !test.known.is_anomalous_kind(kind))
+    {
         let points = seen.iter().take(2 * MAX_DOTS).filter(|one| one.kind == kind).map(|one| {
             let off = one
                 .finding

@@ -161,7 +161,7 @@ impl TestSet<'_> {
     }
 
     fn is_anomalous(&self, job: &JobId) -> bool {
-        self.known.kind(job).is_some_and(|kind| self.known.is_anomalous(kind))
+        self.known.is_anomalous_job(job)
     }
 
     /// The normal windows of some of the batches, evenly spread.
@@ -212,7 +212,7 @@ pub fn evaluate(detector: &TrainedDetector, test: &TestSet<'_>) -> Evaluation {
     }
     let mut kinds = Vec::new();
     for (kind, of_kind) in by_kind {
-        let is_anomalous = test.known.is_anomalous(kind);
+        let is_anomalous = test.known.is_anomalous_kind(kind);
         let mut scores: Vec<f64> = of_kind.iter().map(|one| one.finding.score).collect();
         scores.sort_by(f64::total_cmp);
         kinds.push(KindResult {
@@ -350,7 +350,7 @@ pub struct Baselines {
 }
 
 impl Baselines {
-    /// `None` without training windows.
+    /// `None` without training windows or without normal test windows.
     pub fn new(train: &Sample, test: &TestSet<'_>, seed: u64) -> Option<Self> {
         let means = train.matrix()?.column_means();
         let expected: Vec<f32> = means.into_iter().map(|mean| mean as f32).collect();
@@ -365,6 +365,9 @@ impl Baselines {
                 scores.push(rng.random::<f64>());
                 truth.push(is_anomalous);
             }
+        }
+        if errors.is_empty() {
+            return None;
         }
         let random_auc = roc_auc(&scores, &truth).unwrap_or(0.5);
         Some(Self { mean_window_error: mean(&errors), random_auc })

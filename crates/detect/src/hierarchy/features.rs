@@ -20,7 +20,7 @@ pub fn feature_names(channels: &[&str]) -> Vec<String> {
     }
     names.push("system fraction of busy time".into());
     names.push("iowait fraction of active time".into());
-    names.push("reconstruction error".into());
+    names.push("root mean squared reconstruction error".into());
     names
 }
 
@@ -87,5 +87,6 @@ mod tests {
         let channels = ["user", "system", "iowait", "other", "memory"];
         assert_eq!(feature_names(&channels).len(), features(&[0.2; 50], 5).len() + 1);
         assert_eq!(feature_names(&channels)[13], "highest 5-step mean of iowait");
+        assert_eq!(feature_names(&channels)[15], "mean memory");
     }
 }

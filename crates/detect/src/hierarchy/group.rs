@@ -84,20 +84,20 @@ impl GroupDeviation {
         Self { pool, centre, common, individual }
     }
 
-    /// The deviation of a group from normal groups along each dimension, in standard deviations.
-    pub fn z_scores(&self, deviations: &[Vec<f64>]) -> Vec<f64> {
+    /// The deviation of a group from normal groups along each dimension.
+    pub fn offsets(&self, deviations: &[Vec<f64>]) -> Vec<Offset> {
         let pooled = self.pool.pool(deviations);
         let sampling = self.pool.variance(deviations.len());
-        let z = |axis: usize| {
+        let offset = |axis: usize| {
             let variance = self.common[axis] + self.individual[axis] * sampling;
-            (pooled[axis] - self.centre[axis]) / variance.sqrt()
+            Offset::new(pooled[axis] - self.centre[axis], variance)
         };
-        (0..pooled.len()).map(z).collect()
+        (0..pooled.len()).map(offset).collect()
     }
 
     /// The mean squared z-score of a group.
     pub fn distance(&self, deviations: &[Vec<f64>]) -> f64 {
-        mean_square(&self.z_scores(deviations))
+        mean_square(&self.offsets(deviations))
     }
 
     /// How much each member takes part in the deviation of its group: 0 if it is normal or deviates in another
@@ -115,11 +115,11 @@ impl GroupDeviation {
         deviations.iter().map(|deviation| (projection(deviation) / whole).clamp(0.0, 1.0)).collect()
     }
 
-    /// The deviation of one member from the median of the others, in standard deviations; zero without others.
-    pub fn z_scores_from_peers(&self, deviations: &[Vec<f64>], member: usize) -> Vec<f64> {
+    /// The deviation of one member from the median of the others along each dimension; zero without others.
+    pub fn offsets_from_peers(&self, deviations: &[Vec<f64>], member: usize) -> Vec<Offset> {
         let size = deviations[member].len();
         if deviations.len() < 2 {
-            return vec![0.0; size];
+            return vec![Offset { value: 0.0, z: 0.0 }; size];
         }
         let others: Vec<Vec<f64>> = deviations
             .iter()
@@ -129,15 +129,20 @@ impl GroupDeviation {
             .collect();
         let centre = Pool::Median.pool(&others);
         let sampling = 1.0 + Pool::Median.variance(others.len());
-        let z = |axis: usize| {
-            (deviations[member][axis] - centre[axis]) / (self.individual[axis] * sampling).sqrt()
+        let offset = |axis: usize| {
+            Offset::new(deviations[member][axis] - centre[axis], self.individual[axis] * sampling)
         };
-        (0..size).map(z).collect()
+        (0..size).map(offset).collect()
     }
 
     /// The mean squared z-score of a member relative to the others.
     pub fn distance_from_peers(&self, deviations: &[Vec<f64>], member: usize) -> f64 {
-        mean_square(&self.z_scores_from_peers(deviations, member))
+        mean_square(&self.offsets_from_peers(deviations, member))
+    }
+
+    /// The number of dimensions.
+    pub fn size(&self) -> usize {
+        self.centre.len()
     }
 
     pub fn to_tensor(&self) -> Tensor {
@@ -154,8 +159,23 @@ impl GroupDeviation {
     }
 }
 
-fn mean_square(values: &[f64]) -> f64 {
-    values.iter().map(|value| value * value).sum::<f64>() / values.len().max(1) as f64
+/// A deviation along one dimension.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Offset {
+    /// In units of the whitened deviations of single windows.
+    pub value: f64,
+    /// In standard deviations of the pooled deviation.
+    pub z: f64,
+}
+
+impl Offset {
+    pub fn new(value: f64, variance: f64) -> Self {
+        Self { value, z: value / variance.sqrt() }
+    }
+}
+
+fn mean_square(offsets: &[Offset]) -> f64 {
+    offsets.iter().map(|offset| offset.z * offset.z).sum::<f64>() / offsets.len().max(1) as f64
 }
 
 #[cfg(test)]

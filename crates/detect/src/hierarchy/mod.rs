@@ -13,12 +13,15 @@ mod p_value;
 mod pooled;
 
 use learn::Matrix;
+use std::ops::Range;
+
 use learn::artifact::Tensors;
 use learn::mixture::{Mixture, MixtureError};
 use rayon::prelude::*;
 use workload::Stop;
 
 use self::features::{error_feature, feature_names, features};
+use self::group::Pool;
 use self::pooled::{Levels, Pooled};
 use crate::autoencoder::Autoencoder;
 use crate::channel::names;
@@ -79,9 +82,10 @@ impl Hierarchy {
     }
 
     pub fn from_tensors(base: Autoencoder, tensors: &Tensors) -> Option<Self> {
-        let size = *tensors.get("level.job")?.shape().get(1)?;
+        let n_channels = base.net.shape.n_channels;
+        let size = features(&vec![0.0; n_channels], n_channels).len() + 1;
         let mixture = Mixture::from_tensor(tensors.get("mixture")?, size)?;
-        Some(Self { base, mixture, levels: Levels::from_tensors(tensors)? })
+        Some(Self { base, mixture, levels: Levels::from_tensors(tensors, size)? })
     }
 
     /// The features of one window that deviate at a level, in natural units.
@@ -93,24 +97,30 @@ impl Hierarchy {
         window: usize,
         names: &[String],
     ) -> Vec<FeatureDeviation> {
-        let z_scores = self.levels.z_scores(level, pooled, window);
-        let compared = pooled.compared(level, window);
-        let observed = mean_rows(compared.observed.clone().map(|row| described[row].as_slice()));
-        let expected = if level == Level::Peers {
-            mean_rows(compared.peers.iter().map(|row| described[*row].as_slice()))
-        } else {
-            mean_rows(compared.observed.map(|row| self.mixture.components()[pooled.components[row]].mean()))
+        let offsets = self.levels.offsets(level, pooled, window);
+        let jobs = pooled.pooled_windows(level, window);
+        let rows_of = |job: &Range<usize>| -> Vec<Vec<f64>> {
+            described[job.clone()].iter().map(|row| row.iter().copied().map(f64::from).collect()).collect()
         };
-        let values = z_scores.into_iter().zip(observed.into_iter().zip(expected)).zip(names);
-        values
-            .map(|((z, (observed, expected)), name)| FeatureDeviation {
+        let job_means: Vec<Vec<f64>> = jobs.iter().map(|job| Pool::Mean.pool(&rows_of(job))).collect();
+        let observed =
+            if jobs.len() > 1 { Pool::Median.pool(&job_means) } else { Pool::Mean.pool(&job_means) };
+        let windows: Vec<usize> = jobs.into_iter().flatten().collect();
+        let mut deviations = Vec::new();
+        for (axis, (offset, name)) in offsets.into_iter().zip(names).enumerate() {
+            let std_of =
+                |window: &usize| self.mixture.components()[pooled.components[*window]].conditional_std(axis);
+            let std = windows.iter().map(std_of).sum::<f64>() / windows.len() as f64;
+            // The expected value is the one from which the offset was measured. Features are square roots.
+            let expected = (observed[axis] - offset.value * std).max(0.0);
+            deviations.push(FeatureDeviation {
                 feature: name.clone(),
-                // Features are square roots.
-                observed: observed.powi(2),
+                observed: observed[axis].powi(2),
                 expected: expected.powi(2),
-                z,
-            })
-            .collect()
+                z: offset.z,
+            });
+        }
+        deviations
     }
 }
 
@@ -185,17 +195,4 @@ fn describe(batch: &WindowBatch, findings: &[Finding]) -> Vec<Vec<f32>> {
             described
         })
         .collect()
-}
-
-fn mean_rows<'a, T: Copy + Into<f64> + 'a>(rows: impl Iterator<Item = &'a [T]>) -> Vec<f64> {
-    let mut n_rows = 0.0f64;
-    let mut sums: Vec<f64> = Vec::new();
-    for row in rows {
-        sums.resize(row.len(), 0.0);
-        for (sum, value) in sums.iter_mut().zip(row) {
-            *sum += (*value).into();
-        }
-        n_rows += 1.0;
-    }
-    sums.into_iter().map(|sum| sum / n_rows.max(1.0)).collect()
 }

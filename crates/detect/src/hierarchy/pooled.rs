@@ -8,7 +8,7 @@ use learn::mixture::Mixture;
 use rayon::prelude::*;
 use workload::JobId;
 
-use super::group::{GroupDeviation, Pool};
+use super::group::{GroupDeviation, Offset, Pool};
 use super::p_value::NormalDistances;
 use crate::detector::Level;
 use crate::window::WindowBatch;
@@ -41,13 +41,6 @@ pub struct Pooled {
     jobs: Vec<Vec<f64>>,
     /// The jobs of each node, as ranges of `jobs`.
     jobs_of_node: Vec<Range<usize>>,
-}
-
-/// The windows that a level compares.
-pub struct Compared {
-    pub observed: Range<usize>,
-    /// Only for [`Level::Peers`]: the other threads of the job.
-    pub peers: Vec<usize>,
 }
 
 impl Pooled {
@@ -87,26 +80,16 @@ impl Pooled {
         (job, self.jobs_of_node.partition_point(|jobs| jobs.end <= job))
     }
 
-    /// The windows that a level looks at to judge one window.
-    pub fn compared(&self, level: Level, window: usize) -> Compared {
+    /// The jobs that a level pools to judge one window, each as its windows. A level below the job has one "job" with
+    /// the window itself.
+    pub fn pooled_windows(&self, level: Level, window: usize) -> Vec<Range<usize>> {
         let (job, node) = self.job_and_node_of(window);
-        let of_job = self.windows_of_job[job].clone();
-        let of_node = || {
-            let jobs = &self.jobs_of_node[node];
-            self.windows_of_job[jobs.start].start..self.windows_of_job[jobs.end - 1].end
-        };
-        let observed = match level {
-            Level::Reconstruction | Level::Thread | Level::Peers => window..window + 1,
-            Level::Job => of_job.clone(),
-            Level::Node => of_node(),
-            Level::Cluster => 0..self.deviations.len(),
-        };
-        let peers = if level == Level::Peers {
-            of_job.filter(|other| *other != window).collect()
-        } else {
-            Vec::new()
-        };
-        Compared { observed, peers }
+        match level {
+            Level::Reconstruction | Level::Thread | Level::Peers => vec![window..window + 1],
+            Level::Job => vec![self.windows_of_job[job].clone()],
+            Level::Node => self.windows_of_job[self.jobs_of_node[node].clone()].to_vec(),
+            Level::Cluster => self.windows_of_job.clone(),
+        }
     }
 }
 
@@ -157,7 +140,8 @@ impl Levels {
         levels
     }
 
-    pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
+    /// `size` is the number of features.
+    pub fn from_tensors(tensors: &Tensors, size: usize) -> Option<Self> {
         let group = |name: &str, pool| GroupDeviation::from_tensor(tensors.get(name)?, pool);
         let mut distances = Vec::new();
         for level in Level::ALL {
@@ -168,12 +152,11 @@ impl Levels {
                 None => return None,
             });
         }
-        Some(Self {
-            job: group("level.job", Pool::Mean)?,
-            node: group("level.node", Pool::Median)?,
-            cluster: group("level.cluster", Pool::Median)?,
-            distances,
-        })
+        let job = group("level.job", Pool::Mean)?;
+        let node = group("level.node", Pool::Median)?;
+        let cluster = group("level.cluster", Pool::Median)?;
+        let is_consistent = [&job, &node, &cluster].iter().all(|group| group.size() == size);
+        is_consistent.then_some(Self { job, node, cluster, distances })
     }
 
     pub fn tensors(&self) -> Tensors {
@@ -197,18 +180,20 @@ impl Levels {
         self.distances(pooled).into_iter().map(least_likely).collect()
     }
 
-    /// The deviation along each feature that a level judges a window by, in standard deviations.
-    pub fn z_scores(&self, level: Level, pooled: &Pooled, window: usize) -> Vec<f64> {
+    /// The deviation along each feature that a level judges a window by.
+    pub fn offsets(&self, level: Level, pooled: &Pooled, window: usize) -> Vec<Offset> {
         let (job, node) = pooled.job_and_node_of(window);
         let of_job = pooled.windows_of_job[job].clone();
         match level {
-            Level::Reconstruction | Level::Thread => pooled.deviations[window].clone(),
-            Level::Peers => {
-                self.job.z_scores_from_peers(&pooled.deviations[of_job.clone()], window - of_job.start)
+            Level::Reconstruction | Level::Thread => {
+                pooled.deviations[window].iter().map(|deviation| Offset::new(*deviation, 1.0)).collect()
             }
-            Level::Job => self.job.z_scores(&pooled.deviations[of_job]),
-            Level::Node => self.node.z_scores(&pooled.jobs[pooled.jobs_of_node[node].clone()]),
-            Level::Cluster => self.cluster.z_scores(&pooled.jobs),
+            Level::Peers => {
+                self.job.offsets_from_peers(&pooled.deviations[of_job.clone()], window - of_job.start)
+            }
+            Level::Job => self.job.offsets(&pooled.deviations[of_job]),
+            Level::Node => self.node.offsets(&pooled.jobs[pooled.jobs_of_node[node].clone()]),
+            Level::Cluster => self.cluster.offsets(&pooled.jobs),
         }
     }
 

@@ -98,7 +98,7 @@ impl Slice {
 
     fn inject(&mut self, jobs: &JobFilter, hour: Timestamp, settings: &CopySettings) -> Vec<Injection> {
         let mut injections = Vec::new();
-        // What is shared comes to all nodes at the same time.
+        // A fault of the whole cluster starts on all nodes at the same time.
         let common = settings.seed ^ hour.0 as u64;
         for (job, (traces, owned)) in self.owned() {
             let own = job.as_str().bytes().fold(common, |hash, byte| hash.rotate_left(7) ^ u64::from(byte));

@@ -1,5 +1,6 @@
 //! `tracewise detect explain`
 
+use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use ::detect::{Explanation, KindClassifier, KindMatch, KnownJobs, Level, Monitor, RankedWindow, Ranking};
@@ -56,12 +57,16 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let known = KnownJobs::new(&applied.archive.labels()?);
     let monitor = Monitor { detector, known: &known, classifier: None };
     let mut explained = Vec::new();
-    for RankedWindow { node, cpu, job, finding, explanation } in ranking.into_windows() {
-        let classifier = KindClassifier::without_job(&points, &job);
+    let mut classifiers: BTreeMap<JobId, Option<KindClassifier>> = BTreeMap::new();
+    for window in ranking.into_windows() {
+        let Some(explanation) = window.explanation().cloned() else { continue };
+        let RankedWindow { node, cpu, job, finding, .. } = window;
+        let classifier =
+            classifiers.entry(job.clone()).or_insert_with(|| KindClassifier::without_job(&points, &job));
         explained.push(ExplainedWindow {
             threshold: monitor.threshold(&job),
             is_alarm: monitor.is_alarm(&job, &finding),
-            kinds: classifier.map_or(Vec::new(), |classifier| classifier.classify(&finding)),
+            kinds: classifier.as_ref().map_or(Vec::new(), |classifier| classifier.classify(&finding)),
             score: finding.score,
             level: finding.level,
             node,

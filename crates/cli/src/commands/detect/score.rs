@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use ::detect::{DetectorKind, KnownJobs, Monitor};
+use ::detect::{DetectorKind, KnownJobs, Monitor, ScoreScale};
 use files::table::{Cell, CellKind, TableWriter};
 use report::text::show_count;
 use serde_json::json;
@@ -62,7 +62,12 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let n_windows: usize = jobs.values().map(|job| job.n_windows).sum();
     let n_alarms: usize = jobs.values().map(|job| job.n_alarms).sum();
     let mut ranked: Vec<_> = jobs.iter().filter(|(_, job)| job.n_alarms > 0).collect();
-    ranked.sort_by(|a, b| b.1.highest.total_cmp(&a.1.highest));
+    // Errors are compared by ratio, logarithms by difference.
+    let excess = |scores: &JobScores| match detector.kind.score_scale() {
+        ScoreScale::SquaredError => scores.highest / scores.threshold,
+        ScoreScale::MinusLog10P => scores.highest - scores.threshold,
+    };
+    ranked.sort_by(|a, b| excess(b.1).total_cmp(&excess(a.1)));
     if args.json {
         let jobs: Vec<_> = ranked
             .iter()

@@ -21,10 +21,11 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let detector = TrainedDetector::read(&args.model)?;
     let archive = args.data.open(config)?;
     detector.check_period(&archive).map_err(with_hint)?;
-    let stop = stop_on_ctrl_c(args.duration)?;
+    let stop = stop_on_ctrl_c(None)?;
     let known = KnownJobs::new(&archive.labels()?);
     let classifier = KindClassifier::fit(&labelled_points(&detector, &archive, &stop)?);
     let monitor = Monitor { detector: &detector, known: &known, classifier: classifier.as_ref() };
+    let stop = stop.with_deadline(args.duration);
     let spec = detector.window_spec(1);
     let mut follower = ArchiveFollower::new(&archive, &spec);
     let mut reported: Vec<ClockDifference> = Vec::new();
