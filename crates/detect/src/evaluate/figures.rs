@@ -70,11 +70,8 @@ pub fn window_chart(seen: &[Seen<'_>], kind: &str, n_channels: usize) -> Option<
     of_kind.sort_by(|a, b| error(&a.finding).total_cmp(&error(&b.finding)));
     let chosen = of_kind.get(of_kind.len() / 2)?;
     let title = format!("{kind}: a window and its reconstruction (error {:.4})", error(&chosen.finding));
-    let mut chart = Chart::new(
-        title,
-        Axis::linear("step"),
-        Axis::linear("fraction of the step").including([0.0, 1.0]),
-    );
+    let mut chart =
+        Chart::new(title, Axis::linear("step"), Axis::linear("fraction of the step").including([0.0, 1.0]));
     for (channel, name) in RATES.iter().enumerate().filter(|(_, name)| **name != "other") {
         let line = |values: &[f32]| -> Vec<(f64, f64)> {
             let steps = values.chunks_exact(n_channels).enumerate();

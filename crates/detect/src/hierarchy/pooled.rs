@@ -85,7 +85,9 @@ impl Pooled {
     pub fn pooled_windows(&self, level: Level, window: usize) -> Vec<Range<usize>> {
         let (job, node) = self.job_and_node_of(window);
         match level {
-            Level::Reconstruction | Level::Thread | Level::Peers => vec![window..window + 1],
+            Level::Reconstruction | Level::Thread | Level::Peers => {
+                std::iter::once(window..window + 1).collect()
+            }
             Level::Job => vec![self.windows_of_job[job].clone()],
             Level::Node => self.windows_of_job[self.jobs_of_node[node].clone()].to_vec(),
             Level::Cluster => self.windows_of_job.clone(),
