@@ -12,6 +12,8 @@ const NAMED_FRACTION: f64 = 0.15;
 /// A feature is named if it is this many standard deviations off, and among the largest.
 const NAMED_Z: f64 = 2.0;
 const MAX_FEATURES: usize = 3;
+/// Larger deviations are not given as numbers.
+const MAX_SHOWN_Z: f64 = 100.0;
 /// Means that differ by less are called equal.
 const SAME_RATE: f64 = 0.02;
 
@@ -112,7 +114,9 @@ pub fn explain_features(
 impl FeatureDeviation {
     fn text(&self) -> String {
         let Self { feature, observed, expected, z } = self;
-        format!("{feature} {} (expected {}, z = {z:+.1})", percent(*observed), percent(*expected))
+        // Features that hardly vary give huge values whose digits mean nothing.
+        let z = if z.abs() < MAX_SHOWN_Z { format!("z = {z:+.1}") } else { format!("|z| > {MAX_SHOWN_Z}") };
+        format!("{feature} {} (expected {}, {z})", percent(*observed), percent(*expected))
     }
 }
 
@@ -206,6 +210,9 @@ mod tests {
             feature("mean iowait", 0.41, 0.025, 7.25),
             feature("mean system", 0.1, 0.2, -2.5),
         ];
+        assert_eq!(features[1].text(), "mean iowait 41 % (expected 2.5 %, z = +7.2)");
+        let constant = feature("mean other", 0.0004, 0.0, 1.6e7);
+        assert_eq!(constant.text(), "mean other 0.040 % (expected 0.000 %, |z| > 100)");
         let found = explain_features(Level::Peers, features, Timestamp(0), Timestamp(1));
         assert_eq!(
             found.text,
