@@ -176,7 +176,7 @@ impl Store {
         let Some(root) = &self.folder else {
             let bytes = fs::read(prepared).map_err(Error::io(prepared))?;
             let location = self.object_path(path)?;
-            // What is to become visible is not stopped half-way.
+            // Publishing is not cancelled once it has started.
             let to_the_end = self.with_stop(&Stop::default());
             to_the_end.wait(path, |objects| async move { objects.put(&location, bytes.into()).await })?;
             return fs::remove_file(prepared).map_err(Error::io(prepared));

@@ -20,7 +20,7 @@ pub struct Progress {
     lines: Mutex<Lines>,
 }
 
-/// What was printed where there is no terminal.
+/// The lines printed so far, without a terminal.
 struct Lines {
     last: Instant,
     n_printed: u32,

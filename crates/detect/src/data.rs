@@ -114,13 +114,24 @@ impl TrainingData {
 
 /// Draws samples from an archive.
 pub struct Sampler<'a> {
-    pub archive: &'a Archive,
-    pub config: &'a ValidConfig,
-    pub seed: u64,
-    pub control: Control<'a>,
+    archive: &'a Archive,
+    config: &'a ValidConfig,
+    seed: u64,
+    control: Control<'a>,
+    labels: Vec<Label>,
+    period: Millis,
 }
 
-impl Sampler<'_> {
+impl<'a> Sampler<'a> {
+    pub fn new(
+        archive: &'a Archive,
+        config: &'a ValidConfig,
+        seed: u64,
+        control: Control<'a>,
+    ) -> archive::Result<Self> {
+        Ok(Self { archive, config, seed, control, labels: archive.labels()?, period: period_of(archive)? })
+    }
+
     /// The training and the validation sample.
     pub fn training_data(&self) -> Result<TrainingData, DetectError> {
         let train = self.sample(Set::Train)?;
@@ -131,8 +142,8 @@ impl Sampler<'_> {
         if busiest < IDLE_RATE {
             return Err(DetectError::Idle { address, percent: busiest * 100.0 });
         }
-        let known = KnownJobs::new(&self.archive.labels()?);
-        Ok(TrainingData { train, validation, known, period: period_of(self.archive)?, address })
+        let known = KnownJobs::new(&self.labels);
+        Ok(TrainingData { train, validation, known, period: self.period, address })
     }
 
     fn n_channels(&self) -> usize {
@@ -141,12 +152,12 @@ impl Sampler<'_> {
 
     /// The sample of one set.
     pub fn sample(&self, set: Set) -> Result<Sample, DetectError> {
-        let (config, period) = (self.config, period_of(self.archive)?);
-        let filter = JobFilter::of_set(self.archive, &self.archive.labels()?, set)?;
+        let (config, period) = (self.config, self.period);
+        let filter = JobFilter::of_set(self.archive, &self.labels, set)?;
         // Windows for validation and testing do not overlap, if there are enough.
         let mut stride = if set == Set::Train { config.stride } else { config.window };
         let sample = loop {
-            let draw = Draw { filter: &filter, channels: &config.channels, period, stride };
+            let draw = Draw { filter: &filter, channels: &config.channels, stride };
             let sample = self.draw(&draw, config.max_windows)?;
             if sample.n_available >= ENOUGH_WINDOWS || stride == 1 {
                 break sample;
@@ -158,7 +169,7 @@ impl Sampler<'_> {
             return Ok(sample);
         }
         let address = self.archive.address().to_owned();
-        if let Some(channel) = self.missing_channel(&filter, period)? {
+        if let Some(channel) = self.missing_channel(&filter)? {
             return Err(DetectError::MissingChannel { address, channel: channel.name() });
         }
         let seconds = config.window as f64 * period.as_seconds();
@@ -166,9 +177,9 @@ impl Sampler<'_> {
     }
 
     /// A configured channel that no window has, although there are windows without it.
-    fn missing_channel(&self, filter: &JobFilter, period: Millis) -> Result<Option<JobChannel>, DetectError> {
+    fn missing_channel(&self, filter: &JobFilter) -> Result<Option<JobChannel>, DetectError> {
         let has_windows = |channels: &[JobChannel]| -> Result<bool, DetectError> {
-            let draw = Draw { filter, channels, period, stride: self.config.stride };
+            let draw = Draw { filter, channels, stride: self.config.stride };
             Ok(self.draw(&draw, 1)?.n_available > 0)
         };
         for channel in &self.config.channels {
@@ -180,7 +191,7 @@ impl Sampler<'_> {
     }
 
     fn draw(&self, draw: &Draw<'_>, max_windows: usize) -> Result<Sample, DetectError> {
-        let mut spec = self.config.window_spec(draw.period, draw.stride);
+        let mut spec = self.config.window_spec(self.period, draw.stride);
         spec.job_channels = draw.channels.to_vec();
         let reading =
             Reading { archive: self.archive, filter: draw.filter, spec: &spec, control: self.control };
@@ -192,7 +203,6 @@ impl Sampler<'_> {
 struct Draw<'a> {
     filter: &'a JobFilter,
     channels: &'a [JobChannel],
-    period: Millis,
     stride: usize,
 }
 

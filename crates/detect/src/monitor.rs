@@ -101,27 +101,7 @@ pub struct RankedWindow {
     pub cpu: Cpu,
     pub job: JobId,
     pub finding: Finding,
-    source: Source,
-}
-
-/// Where the explanation of a ranked window comes from.
-#[derive(Debug, Clone)]
-enum Source {
-    /// Not explained yet: its place in the batch being added.
-    Batch {
-        index: usize,
-    },
-    Explained(Explanation),
-}
-
-impl RankedWindow {
-    /// `None` only while a batch is being added.
-    pub fn explanation(&self) -> Option<&Explanation> {
-        match &self.source {
-            Source::Explained(explanation) => Some(explanation),
-            Source::Batch { .. } => None,
-        }
-    }
+    pub explanation: Explanation,
 }
 
 /// Keeps the windows with the highest scores, one for each thread of a job.
@@ -149,47 +129,42 @@ impl Ranking {
         is_wanted: impl Fn(&JobId, &NodeName) -> bool,
     ) {
         let findings = detector.examine(batch);
+        let is_full = self.windows.len() >= self.max_windows;
+        let lowest = self.windows.last().map_or(f64::MIN, |window| window.finding.score);
+        // At most as many windows of one batch can be ranked; they are explained in one call.
+        let mut candidates: Vec<usize> = Vec::new();
         for (index, (thread, finding)) in batch.threads().iter().zip(&findings).enumerate() {
-            let is_full = self.windows.len() >= self.max_windows;
-            let lowest = self.windows.last().map_or(f64::MIN, |window| window.finding.score);
-            if !is_wanted(&thread.job, &thread.node) || (is_full && finding.score <= lowest) {
-                continue;
+            if is_wanted(&thread.job, &thread.node) && (!is_full || finding.score > lowest) {
+                candidates.push(index);
             }
-            let same = |window: &RankedWindow| {
-                (&window.node, window.cpu, &window.job) == (&thread.node, thread.cpu, &thread.job)
-            };
-            if let Some(known) = self.windows.iter().position(same) {
-                if self.windows[known].finding.score >= finding.score {
-                    continue;
-                }
-                self.windows.remove(known);
-            }
-            let window = RankedWindow {
+        }
+        candidates.sort_by(|a, b| findings[*b].score.total_cmp(&findings[*a].score));
+        candidates.truncate(self.max_windows);
+        let explanations = detector.explain(batch, &findings, &candidates);
+        for (index, explanation) in candidates.into_iter().zip(explanations) {
+            let thread = &batch.threads()[index];
+            self.insert(RankedWindow {
                 node: thread.node.clone(),
                 cpu: thread.cpu,
                 job: thread.job.clone(),
-                finding: finding.clone(),
-                source: Source::Batch { index },
-            };
-            let place = self.windows.partition_point(|one| one.finding.score >= window.finding.score);
-            self.windows.insert(place, window);
-            self.windows.truncate(self.max_windows);
+                finding: findings[index].clone(),
+                explanation,
+            });
         }
-        self.explain_new(detector, batch, &findings);
     }
 
-    /// Explains the windows of the last batch that are still ranked, in one call.
-    fn explain_new(&mut self, detector: &TrainedDetector, batch: &WindowBatch, findings: &[Finding]) {
-        let index_of = |window: &RankedWindow| match window.source {
-            Source::Batch { index } => Some(index),
-            Source::Explained(_) => None,
-        };
-        let new: Vec<usize> = self.windows.iter().filter_map(index_of).collect();
-        let mut explanations = detector.explain(batch, findings, &new).into_iter();
-        for window in self.windows.iter_mut().filter(|window| index_of(window).is_some()) {
-            if let Some(explanation) = explanations.next() {
-                window.source = Source::Explained(explanation);
+    /// Inserts a window in order, unless its thread has a ranked window with at least the same score.
+    fn insert(&mut self, window: RankedWindow) {
+        let same =
+            |one: &RankedWindow| (&one.node, one.cpu, &one.job) == (&window.node, window.cpu, &window.job);
+        if let Some(known) = self.windows.iter().position(same) {
+            if self.windows[known].finding.score >= window.finding.score {
+                return;
             }
+            self.windows.remove(known);
         }
+        let place = self.windows.partition_point(|one| one.finding.score >= window.finding.score);
+        self.windows.insert(place, window);
+        self.windows.truncate(self.max_windows);
     }
 }

@@ -73,6 +73,9 @@ impl TrainedDetector {
 
     /// Explains some windows of a batch, given the findings of the whole batch.
     pub fn explain(&self, batch: &WindowBatch, findings: &[Finding], windows: &[usize]) -> Vec<Explanation> {
+        if windows.is_empty() {
+            return Vec::new();
+        }
         self.detector.explain(batch, findings, windows, &self.window_spec(1))
     }
 

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use archive::Archive;
+use learn::artifact::DataOrigin;
 use learn::nn::train::{Epoch, TrainSettings, TrainState};
 use serde_json::json;
 use workload::Control;
@@ -57,7 +58,7 @@ impl Training<'_> {
         archive: &Archive,
         tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<TrainedDetector, DetectError> {
-        let sampler = Sampler { archive, config: self.config, seed: self.seed, control: self.control };
+        let sampler = Sampler::new(archive, self.config, self.seed, self.control)?;
         self.fit(&sampler.training_data()?, tell)
     }
 
@@ -67,7 +68,8 @@ impl Training<'_> {
         data: &TrainingData,
         tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<TrainedDetector, DetectError> {
-        let Fitted { detector, validation_scores } = self.fit_detector(data, tell)?;
+        let data_origin = data.origin();
+        let Fitted { detector, validation_scores } = self.fit_detector(data, &data_origin, tell)?;
         let mut scores = Vec::new();
         let mut error = 0.0;
         for (index, batch) in data.validation.batches.iter().enumerate() {
@@ -95,7 +97,7 @@ impl Training<'_> {
             period: data.period,
             thresholds,
             origin,
-            data: Some(data.origin()),
+            data: Some(data_origin),
             detector,
         })
     }
@@ -103,6 +105,7 @@ impl Training<'_> {
     fn fit_detector(
         &self,
         data: &TrainingData,
+        data_origin: &DataOrigin,
         tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<Fitted, DetectError> {
         let n_latent = self.config.net.n_latent;
@@ -111,12 +114,12 @@ impl Training<'_> {
             DetectorKind::Nearest => {
                 Box::new(Nearest::fit(&data.train, self.config.n_neighbours, n_latent, self.seed)?)
             }
-            DetectorKind::Vae => Box::new(Variational { net: self.fit_net(data, tell)?.net }),
+            DetectorKind::Vae => Box::new(Variational { net: self.fit_net(data, data_origin, tell)?.net }),
             DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
-                Box::new(self.fit_net(data, tell)?)
+                Box::new(self.fit_net(data, data_origin, tell)?)
             }
             DetectorKind::Hierarchy => {
-                let base = self.fit_net(data, tell)?;
+                let base = self.fit_net(data, data_origin, tell)?;
                 let FittedHierarchy { hierarchy, validation_scores } =
                     Hierarchy::fit(base, &data.train, &data.validation, self.seed, self.control.stop())?;
                 let validation_scores = Some(validation_scores);
@@ -129,11 +132,12 @@ impl Training<'_> {
     fn fit_net(
         &self,
         data: &TrainingData,
+        data_origin: &DataOrigin,
         mut tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<Autoencoder, DetectError> {
         let net = new_net(self.kind, self.config, self.seed);
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };
-        let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "data": data.origin().sha256 });
+        let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "data": data_origin.sha256 });
         let resumed = match self.checkpoint {
             Some(dir) => TrainState::load(dir, &identity, &net.parameters, settings.learning_rate as f32)?,
             None => None,

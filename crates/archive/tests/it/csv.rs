@@ -1,4 +1,4 @@
-//! CSV files: what is written is read, and nothing makes the reader panic or store half a file.
+//! CSV imports: values survive the round trip, and no input makes the reader panic or store half a file.
 
 use std::path::Path;
 

@@ -59,7 +59,7 @@ impl Experiment<'_> {
         mut tell: impl FnMut(ExperimentStep<'_>),
     ) -> Result<ExperimentData, DetectError> {
         let Self { archive, config, seed, .. } = *self;
-        let sampler = Sampler { archive, config, seed, control };
+        let sampler = Sampler::new(archive, config, seed, control)?;
         let mut training = sampler.training_data()?;
         let test = sampler.sample(Set::Test)?;
         if self.contamination > 0.0 {

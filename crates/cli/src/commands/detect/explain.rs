@@ -58,9 +58,7 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let monitor = Monitor { detector, known: &known, classifier: None };
     let mut explained = Vec::new();
     let mut classifiers: BTreeMap<JobId, Option<KindClassifier>> = BTreeMap::new();
-    for window in ranking.into_windows() {
-        let Some(explanation) = window.explanation().cloned() else { continue };
-        let RankedWindow { node, cpu, job, finding, .. } = window;
+    for RankedWindow { node, cpu, job, finding, explanation } in ranking.into_windows() {
         let classifier =
             classifiers.entry(job.clone()).or_insert_with(|| KindClassifier::without_job(&points, &job));
         explained.push(ExplainedWindow {
