@@ -12,8 +12,10 @@ use tempfile::NamedTempFile;
 use crate::error::{Error, Result};
 
 const BUFFER_BYTES: usize = 1 << 18;
-/// As `File::create`, before the umask; a temporary file would be 0600.
-const MODE: u32 = 0o666;
+/// Files name users and jobs, so they are for their owner and group; the umask may take more away.
+pub const FILE_MODE: u32 = 0o640;
+/// The mode of directories, for the same reason.
+pub const DIR_MODE: u32 = 0o750;
 
 /// A file under a temporary name in its directory. [`AtomicFile::commit`] gives it its own name;
 /// without it, nothing is left.
@@ -27,7 +29,7 @@ impl AtomicFile {
     pub fn create(path: &Path) -> Result<Self> {
         let file = tempfile::Builder::new()
             .prefix(".tracewise-")
-            .permissions(Permissions::from_mode(MODE))
+            .permissions(Permissions::from_mode(FILE_MODE))
             .tempfile_in(dir_of(path))
             .map_err(Error::io(path))?;
         Ok(Self { path: path.to_owned(), file: BufWriter::with_capacity(BUFFER_BYTES, file) })
@@ -133,9 +135,8 @@ mod tests {
         write(&path, b"three").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"three");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-        let plain = dir.path().join("plain");
-        File::create(&plain).unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions(), fs::metadata(&plain).unwrap().permissions());
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7137, 0, "{mode:o}");
     }
 
     #[test]

@@ -1,20 +1,103 @@
 //! Input that may be compressed.
 
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{Error, Result};
+use crate::limited::{Limited, Limits};
 
 const BUFFER_BYTES: usize = 1 << 16;
+/// The largest window of a zstd stream, as a power of two: what the `zstd` program accepts by default.
+const ZSTD_WINDOW_LOG: u32 = 27;
 
 /// Opens a file; gzip and zstd are recognised by their first bytes and decompressed.
-pub fn open(path: &Path) -> Result<Box<dyn Read + Send>> {
-    let mut file = BufReader::with_capacity(BUFFER_BYTES, File::open(path).map_err(Error::io(path))?);
+pub fn open(path: &Path, limits: &Limits) -> Result<Limited<Box<dyn Read + Send>>> {
+    let n_bytes = Arc::new(AtomicU64::new(0));
+    let file = Counted { inner: File::open(path).map_err(Error::io(path))?, n_bytes: Arc::clone(&n_bytes) };
+    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
     let start = file.fill_buf().map_err(Error::io(path))?;
     Ok(match start {
-        [0x28, 0xb5, 0x2f, 0xfd, ..] => Box::new(zstd::Decoder::with_buffer(file).map_err(Error::io(path))?),
-        [0x1f, 0x8b, ..] => Box::new(flate2::bufread::MultiGzDecoder::new(file)),
-        _ => Box::new(file),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            let mut decoder = zstd::Decoder::with_buffer(file).map_err(Error::io(path))?;
+            decoder.window_log_max(ZSTD_WINDOW_LOG).map_err(Error::io(path))?;
+            Limited::decompressed(Box::new(decoder), limits, n_bytes)
+        }
+        [0x1f, 0x8b, ..] => {
+            let decoder = flate2::bufread::MultiGzDecoder::new(file);
+            Limited::decompressed(Box::new(decoder), limits, n_bytes)
+        }
+        _ => Limited::new(Box::new(file), limits),
     })
+}
+
+/// Counts what is read through it.
+struct Counted<R> {
+    inner: R,
+    n_bytes: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n_bytes = self.inner.read(buffer)?;
+        self.n_bytes.fetch_add(n_bytes as u64, Ordering::Relaxed);
+        Ok(n_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    /// Reads a file to its end in records of 1 MB and returns how much of it could be read.
+    fn expand(path: &Path) -> (u64, io::Result<()>) {
+        let mut file = open(path, &Limits::default()).unwrap();
+        let meter = file.meter();
+        let mut buffer = vec![0; 1 << 20];
+        let mut n_bytes = 0;
+        loop {
+            meter.next_record();
+            match file.read(&mut buffer) {
+                Ok(0) => return (n_bytes, Ok(())),
+                Ok(n_read) => n_bytes += n_read as u64,
+                Err(error) => return (n_bytes, Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn a_compression_bomb_is_refused_early() {
+        let dir = tempfile::tempdir().unwrap();
+        let zeros = vec![0; 1 << 20];
+        let gzip = dir.path().join("bomb.gz");
+        let mut encoder =
+            flate2::write::GzEncoder::new(File::create(&gzip).unwrap(), flate2::Compression::best());
+        (0..200).for_each(|_| encoder.write_all(&zeros).unwrap());
+        encoder.finish().unwrap();
+        let zstd = dir.path().join("bomb.zst");
+        let mut encoder = zstd::Encoder::new(File::create(&zstd).unwrap(), 3).unwrap();
+        (0..200).for_each(|_| encoder.write_all(&zeros).unwrap());
+        encoder.finish().unwrap();
+        for path in [gzip, zstd] {
+            let (n_bytes, outcome) = expand(&path);
+            assert!(n_bytes < 100 << 20, "{n_bytes}");
+            let error = outcome.unwrap_err().to_string();
+            assert!(error.contains("limits.compression_ratio"), "{error}");
+        }
+    }
+
+    #[test]
+    fn small_files_may_compress_as_well_as_they_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("zeros.zst");
+        let mut encoder = zstd::Encoder::new(File::create(&path).unwrap(), 3).unwrap();
+        encoder.write_all(&vec![0; 32 << 20]).unwrap();
+        encoder.finish().unwrap();
+        let (n_bytes, outcome) = expand(&path);
+        outcome.unwrap();
+        assert_eq!(n_bytes, 32 << 20);
+    }
 }

@@ -1,13 +1,18 @@
-//! Files on disk: atomic replacement, compressed input, and tables of results as Parquet or CSV.
+//! Files on disk: atomic replacement, locks, bounded and compressed input, and tables of results as Parquet
+//! or CSV.
 
 mod atomic;
 #[cfg(feature = "compressed")]
 mod compressed;
 mod error;
+mod limited;
+mod lock;
 #[cfg(feature = "table")]
 pub mod table;
 
-pub use atomic::{AtomicFile, replace_dir, sync_dir, write};
+pub use atomic::{AtomicFile, DIR_MODE, FILE_MODE, replace_dir, sync_dir, write};
 #[cfg(feature = "compressed")]
 pub use compressed::open;
 pub use error::{Error, Result};
+pub use limited::{LimitExceeded, Limited, Limits, Meter, read};
+pub use lock::open_lock;

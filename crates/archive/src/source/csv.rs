@@ -239,7 +239,7 @@ impl<'a> Table<'a> {
 }
 
 fn reader(path: &Path) -> Result<Reader<Box<dyn Read>>> {
-    Ok(ReaderBuilder::new().from_reader(files::open(path)?))
+    Ok(ReaderBuilder::new().from_reader(files::open(path, &files::Limits::default())?))
 }
 
 fn some_of(header: &csv::StringRecord) -> String {

@@ -20,9 +20,9 @@ pub fn read(path: &Path, preset: Preset) -> Result<Table> {
     let table = if stem.ends_with(".parquet") {
         parquet::read(path)?
     } else if preset == Preset::Swf && !stem.ends_with(".csv") {
-        parse_swf(files::open(path)?, path)?
+        parse_swf(files::open(path, &files::Limits::default())?, path)?
     } else {
-        parse_csv(files::open(path)?, path)?
+        parse_csv(files::open(path, &files::Limits::default())?, path)?
     };
     if table.n_rows() == 0 {
         return Err(Error::in_file(path)(TraceError::NoJobs));
