@@ -1,15 +1,20 @@
 //! The configuration: defaults, overridden by the file, by the environment, and by flags.
 
+mod limits;
+mod written;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use archive::{Retention, S3Settings, Settings};
 use detect::DetectorConfig;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use files::Limits;
+use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use workload::units::{parse_bytes, parse_duration};
+use self::limits::LimitsConfig;
+use self::written::Written;
 
 const FILE: &str = "tracewise.toml";
 const PREFIX: &str = "TRACEWISE_";
@@ -22,6 +27,7 @@ pub struct Config {
     pub archive: ArchiveConfig,
     pub record: RecordConfig,
     pub detector: DetectorConfig,
+    pub limits: LimitsConfig,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -64,43 +70,9 @@ pub struct RecordConfig {
 impl Default for RecordConfig {
     fn default() -> Self {
         Self {
-            interval: Written { value: Duration::from_secs(1), text: "1s".into() },
-            segment: Written { value: Duration::from_secs(3_600), text: "1h".into() },
+            interval: Written::new(Duration::from_secs(1), "1s"),
+            segment: Written::new(Duration::from_secs(3_600), "1h"),
         }
-    }
-}
-
-/// A value that is written with its unit, together with its text.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Written<T> {
-    pub value: T,
-    text: String,
-}
-
-impl<T> Serialize for Written<T> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.text)
-    }
-}
-
-fn written<'de, T, D: Deserializer<'de>>(
-    deserializer: D,
-    parse: fn(&str) -> Result<T, String>,
-) -> Result<Written<T>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    let value = parse(&text).map_err(|reason| serde::de::Error::custom(format!("{text:?}: {reason}")))?;
-    Ok(Written { value, text })
-}
-
-impl<'de> Deserialize<'de> for Written<Duration> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        written(deserializer, parse_duration)
-    }
-}
-
-impl<'de> Deserialize<'de> for Written<u64> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        written(deserializer, parse_bytes)
     }
 }
 
@@ -114,12 +86,18 @@ impl Config {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
         let config = config.with_variables(variables)?;
-        config.detector.clone().validate().context("[detector]")?;
+        config.check()?;
         Ok(config)
     }
 
+    /// Rejects settings that no command could use.
+    pub fn check(&self) -> anyhow::Result<()> {
+        self.detector.clone().validate().context("[detector]")?;
+        self.limits.check().context("[limits]")
+    }
+
     pub fn read(file: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("{}", file.display()))?;
+        let text = read_text(file, &Limits::default())?;
         toml::from_str(&text).map_err(|error| {
             let line = error.span().map_or(0, |span| text[..span.start].matches('\n').count() + 1);
             anyhow::anyhow!("{}, line {line}: {}", file.display(), error.message().replace('\n', " "))
@@ -149,13 +127,18 @@ impl Config {
         config.archive.spool = Some(PathBuf::new());
         config.archive.s3.endpoint = Some(String::new());
         config.archive.s3.region = Some(String::new());
-        config.archive.retention.max_age = Some(Written { value: Duration::ZERO, text: String::new() });
-        config.archive.retention.max_size = Some(Written { value: 0, text: String::new() });
+        config.archive.retention.max_age = Some(Written::new(Duration::ZERO, ""));
+        config.archive.retention.max_size = Some(Written::new(0, ""));
         config
     }
 
     pub fn archive_settings(&self) -> Settings {
         Settings { s3: self.archive.s3.clone(), spool: self.archive.spool.clone(), ..Settings::default() }
+    }
+
+    /// What input may cost.
+    pub fn limits(&self) -> Limits {
+        self.limits.limits()
     }
 
     pub fn retention(&self) -> Retention {
@@ -165,6 +148,11 @@ impl Config {
             max_bytes: max_size.as_ref().map(|size| size.value),
         }
     }
+}
+
+/// A small text file, such as a plan or a column map.
+pub fn read_text(file: &Path, limits: &Limits) -> anyhow::Result<String> {
+    String::from_utf8(files::read(file, limits)?).with_context(|| format!("{}: not UTF-8", file.display()))
 }
 
 /// The file that is read: the one given, or the one in the current directory.
@@ -200,74 +188,7 @@ fn set_by_variable(table: &mut Table, shape: &Table, path: &str, value: &str) ->
     false
 }
 
-pub const EXAMPLE: &str = r#"# Every setting of Tracewise with its default. Unknown keys are rejected.
-# Environment variables override this file: TRACEWISE_ARCHIVE_S3_ENDPOINT is `endpoint`
-# in [archive.s3]. Flags override both.
-
-[archive]
-# The default archive of --data and --into: a directory or s3://bucket/prefix.
-address = "data/archive"
-# Directory in which writes to a bucket are prepared; default: ~/.local/state/tracewise/spool.
-# spool = "/var/lib/tracewise/spool"
-
-[archive.s3]
-# URL of the service, unless it is Amazon S3. Keys come from AWS_ACCESS_KEY_ID and
-# AWS_SECRET_ACCESS_KEY.
-# endpoint = "http://127.0.0.1:9000"
-# Region of the bucket, unless AWS_REGION is set.
-# region = "us-east-1"
-
-[archive.retention]
-# What `tracewise archive compact` removes; by default nothing.
-# max_age = "90d"
-# max_size = "500GB"
-
-[record]
-# Sampling interval of `tracewise record`.
-interval = "1s"
-# How long readings stay in the journal before they become Parquet. They are safe in both.
-segment = "1h"
-
-[detector]
-# Steps per window, and steps from one training window to the next; fewer if there are few windows.
-window = 100
-stride = 25
-# Channels in addition to user, system, iowait and other: memory, cpu-pressure, memory-pressure, io-pressure.
-channels = []
-# The largest number of training windows; more are sampled down.
-max_windows = 10000
-# The fraction of normal windows that may exceed the threshold.
-false_alarm_rate = 0.001
-# Whether each kind of labelled job with enough windows gets its own threshold.
-threshold_by_kind = false
-# The weight of the penalty on embeddings: their squared norm, or the KL divergence of the variational autoencoder.
-divergence_weight = 1e-5
-# The number of training windows that the nearest-neighbour baseline stores.
-n_neighbours = 2000
-
-[detector.net]
-# Channels of each encoder block; the decoder has them in reverse order.
-widths = [32, 64, 64]
-# Kernel size of the convolutions, in steps; odd.
-kernel = 5
-n_hidden = 128
-n_latent = 16
-# Hidden units of the graph layer.
-n_graph_hidden = 32
-
-[detector.train]
-n_epochs = 30
-# Windows per optimiser step; fewer for small data sets.
-batch_size = 64
-learning_rate = 0.003
-# Epochs over which the learning rate grows to its full value.
-warm_up_epochs = 1
-# Gradients with a greater norm are scaled down to it.
-max_gradient_norm = 0.05
-# Training ends after this many epochs without a better validation loss.
-patience = 6
-seed = 0
-"#;
+pub const EXAMPLE: &str = include_str!("config/example.toml");
 
 #[cfg(test)]
 mod tests {
@@ -291,7 +212,7 @@ mod tests {
         let all = Table::try_from(toml::from_str::<Config>(&uncommented).unwrap()).unwrap();
         let keys = |table: &Table| table.keys().cloned().collect::<Vec<_>>();
         let complete = Table::try_from(Config::complete()).unwrap();
-        for section in ["archive", "record", "detector"] {
+        for section in ["archive", "record", "detector", "limits"] {
             assert_eq!(keys(all[section].as_table().unwrap()), keys(complete[section].as_table().unwrap()));
         }
         assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));
@@ -316,6 +237,19 @@ mod tests {
         assert_eq!(config.archive.address, "elsewhere");
         assert_eq!(config.archive.s3.endpoint.as_deref(), Some("http://s3"));
         assert_eq!(config.retention().max_age, Some(Millis(2 * 86_400_000)));
+    }
+
+    #[test]
+    fn limits_can_be_set_and_must_allow_ordinary_input() {
+        let config =
+            with(&[("TRACEWISE_LIMITS_RECORD_BYTES", "32MiB"), ("TRACEWISE_LIMITS_ROWS", "7")]).unwrap();
+        assert_eq!(config.limits(), Limits { record_bytes: 32 << 20, rows: 7, ..Limits::default() });
+        assert_eq!(Config::default().limits(), Limits::default());
+        for bad in ["file_bytes = '1kB'", "record_bytes = '0B'", "rows = 0", "compression_ratio = 0"] {
+            let config: Config = toml::from_str(&format!("[limits]\n{bad}\n")).unwrap();
+            let error = format!("{:#}", config.check().unwrap_err());
+            assert!(error.starts_with("[limits]: ") && error.contains("has to be at least"), "{error}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::bail;
+use anyhow::{Context, bail};
 
 use crate::args::ConfigCommand;
 use crate::config::{Config, EXAMPLE, in_force};
@@ -23,7 +23,7 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
             let Some(file) = in_force(named.as_deref().or(file)) else {
                 bail!("there is no tracewise.toml here; `tracewise config example` prints one")
             };
-            Config::read(&file)?;
+            Config::read(&file)?.check().with_context(|| file.display().to_string())?;
             if json {
                 print_json(&serde_json::json!({ "file": file, "ok": true }))?;
             } else {
