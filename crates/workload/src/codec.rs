@@ -195,7 +195,8 @@ pub struct Opening {
 }
 
 impl Names {
-    /// Reads the opening of a record and keeps the names in it. Leaves the cursor at the rest.
+    /// Reads the opening of a record and keeps the names in it. Leaves the cursor at the rest. `None` if
+    /// it ends too early or holds a name or source that is refused.
     pub fn opening(&mut self, cursor: &mut Cursor<'_>) -> Option<Opening> {
         let node = usize::try_from(cursor.varint()?).ok()?;
         if node == self.nodes.len() {
@@ -203,7 +204,9 @@ impl Names {
         }
         let source = usize::try_from(cursor.varint()?).ok()?;
         if source == self.sources.len() {
-            self.sources.push(Arc::new(serde_json::from_str(cursor.text()?).ok()?));
+            let source: Source = serde_json::from_str(cursor.text()?).ok()?;
+            source.check().ok()?;
+            self.sources.push(Arc::new(source));
         }
         let known = node < self.nodes.len() && source < self.sources.len();
         known.then_some(Opening { node, source, time: Timestamp(unzigzag(cursor.varint()?)) })
@@ -357,11 +360,46 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_refused_or_decoded_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-            let mut cursor = Cursor(&bytes);
-            if Names::default().opening(&mut cursor).is_some() {
-                let _ = NodeDecoder::default().decode(&mut cursor);
+        fn altered_records_are_refused_or_decoded_without_panic(
+            readings in prop::collection::vec(any_reading(), 1..8),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        ) {
+            let mut encoder = Encoder::default();
+            let mut records: Vec<Vec<u8>> = Vec::new();
+            for reading in &readings {
+                records.push(Vec::new());
+                encoder.encode(reading, &source(100), records.last_mut().unwrap());
             }
+            for (at, byte) in changes {
+                // Past the name and the source of the first record, so that its body is reached.
+                let record = at.get(&records).clone();
+                let start = if record == records[0] { record.len() / 2 } else { 0 };
+                let position = start + at.index(record.len() - start);
+                let index = at.index(records.len());
+                records[index][position] = byte;
+            }
+            let mut names = Names::default();
+            let mut decoders: HashMap<usize, NodeDecoder> = HashMap::new();
+            for record in &records {
+                let mut cursor = Cursor(record);
+                let Some(opening) = names.opening(&mut cursor) else { continue };
+                let _ = decoders.entry(opening.node).or_default().decode(&mut cursor);
+            }
+        }
+    }
+
+    #[test]
+    fn a_record_with_an_impossible_source_is_refused() {
+        let reading = NodeReading {
+            node: NodeName::new("n1").unwrap(),
+            time: Timestamp(0),
+            threads: Vec::new(),
+            jobs: Vec::new(),
+        };
+        for (period, is_refused) in [(Millis(0), true), (Millis(-1_000), true), (Millis::SECOND, false)] {
+            let mut bytes = Vec::new();
+            Encoder::default().encode(&reading, &Source { period, ..source(100) }, &mut bytes);
+            assert_eq!(Names::default().opening(&mut Cursor(&bytes)).is_none(), is_refused);
         }
     }
 

@@ -66,6 +66,40 @@ pub struct Source {
     pub period: Millis,
 }
 
+/// A source that no reading can come from.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a source cannot have {what}")]
+pub struct SourceError {
+    what: String,
+}
+
+impl Source {
+    /// The longest description.
+    pub const MAX_ORIGIN_BYTES: usize = 16_384;
+    /// The longest interval between readings.
+    pub const MAX_PERIOD: Millis = Millis::DAY;
+    /// The finest resolution.
+    pub const MAX_TICKS_PER_SECOND: u32 = 1_000_000_000;
+
+    /// Checks a source that came over a network or from a file.
+    pub fn check(&self) -> Result<(), SourceError> {
+        let refused = |what: String| Err(SourceError { what });
+        if !(Millis(1)..=Self::MAX_PERIOD).contains(&self.period) {
+            return refused(format!("a sampling interval of {} ms", self.period.0));
+        }
+        if !(1..=Self::MAX_TICKS_PER_SECOND).contains(&self.ticks_per_second) {
+            return refused(format!("{} ticks per second", self.ticks_per_second));
+        }
+        if self.modes == ModeSet::EMPTY {
+            return refused("no modes".into());
+        }
+        if self.origin.len() > Self::MAX_ORIGIN_BYTES {
+            return refused(format!("a description of {} bytes", self.origin.len()));
+        }
+        Ok(())
+    }
+}
+
 /// One hardware thread at one moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThreadReading {
@@ -165,4 +199,34 @@ pub struct NodeReading {
     pub threads: Vec<ThreadReading>,
     /// Its jobs.
     pub jobs: Vec<JobReading>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_is_checked() {
+        let good = Source {
+            origin: "test".into(),
+            measure: Measure::Counter,
+            ticks_per_second: 100,
+            modes: ModeSet::ALL,
+            period: Millis::SECOND,
+        };
+        assert_eq!(good.check(), Ok(()));
+        let refused = [
+            Source { period: Millis(0), ..good.clone() },
+            Source { period: Millis(-1_000), ..good.clone() },
+            Source { period: Millis(i64::MAX), ..good.clone() },
+            Source { ticks_per_second: 0, ..good.clone() },
+            Source { ticks_per_second: u32::MAX, ..good.clone() },
+            Source { modes: ModeSet::EMPTY, ..good.clone() },
+            Source { origin: "x".repeat(20_000), ..good },
+        ];
+        for source in refused {
+            let error = source.check().unwrap_err().to_string();
+            assert!(error.starts_with("a source cannot have ") && error.len() < 80, "{error}");
+        }
+    }
 }
