@@ -1,5 +1,12 @@
 //! Axes of charts: their range and their ticks.
 
+/// Values beyond this cannot be shown: the span of an axis has to be finite.
+const MAX_VALUE: f64 = 1e300;
+/// The smallest span of an axis, relative to its values: ticks closer than this cannot be told apart.
+const MIN_RELATIVE_SPAN: f64 = 1e-12;
+/// No axis has more ticks, whatever its values are.
+const MAX_TICKS: usize = 100;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scale {
     Linear,
@@ -39,7 +46,7 @@ impl Axis {
     }
 
     pub(crate) fn can_show(&self, value: f64) -> bool {
-        value.is_finite() && (self.scale == Scale::Linear || value > 0.0)
+        value.abs() <= MAX_VALUE && (self.scale == Scale::Linear || value > 0.0)
     }
 
     /// The axis for these values, with a small margin at both ends.
@@ -48,10 +55,12 @@ impl Axis {
         let (low, high) = shown
             .map(|value| self.place(value))
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), at| (low.min(at), high.max(at)));
+        let least_span = MIN_RELATIVE_SPAN * low.abs().max(high.abs());
         let (low, high) = if low > high {
             (0.0, 1.0)
-        } else if low == high {
-            (low - 0.5, high + 0.5)
+        } else if high - low <= least_span {
+            let half = least_span.max(0.5);
+            (low - half, high + half)
         } else {
             (low, high)
         };
@@ -94,14 +103,15 @@ impl Span<'_> {
                 let step = nice_step((self.high - self.low) / 6.0);
                 let first = (self.low / step).ceil() as i64;
                 let last = (self.high / step).floor() as i64;
-                (first..=last).map(|index| index as f64 * step).map(|v| (v, label_by_step(v, step))).collect()
+                let values = (first..=last).take(MAX_TICKS).map(|index| index as f64 * step);
+                values.map(|value| (value, label_by_step(value, step))).collect()
             }
             Scale::Log => {
                 let (first, last) = (self.low.ceil() as i32, self.high.floor() as i32);
                 let every = ((last - first) / 6 + 1).max(1);
-                let powers = (first..=last).filter(|power| (power - first) % every == 0);
+                let powers = (first..=last).step_by(every as usize).map(|power| 10f64.powi(power));
                 let mut ticks: Vec<(f64, String)> =
-                    powers.map(|power| (10f64.powi(power), label(10f64.powi(power)))).collect();
+                    powers.filter(inside).map(|value| (value, label(value))).collect();
                 if ticks.len() < 3 {
                     let decade =
                         (first - 1..=last).flat_map(|power| [1.0, 2.0, 5.0].map(|d| d * 10f64.powi(power)));
@@ -155,5 +165,25 @@ mod tests {
         let axis = Axis::linear("x");
         assert_eq!(axis.span(std::iter::empty()).position(0.5), 0.5);
         assert_eq!(axis.span(std::iter::once(7.0)).position(7.0), 0.5);
+    }
+
+    #[test]
+    fn any_values_have_an_axis_with_few_ticks() {
+        let extreme =
+            [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX, f64::MIN, -1e300, 1e300, 0.0, 1e-320];
+        for scale in [Scale::Linear, Scale::Log] {
+            let axis = Axis { scale, ..Axis::linear("x") };
+            for first in extreme {
+                for second in extreme.into_iter().chain([first * (1.0 + 1e-15)]) {
+                    let span = axis.span([first, second].into_iter());
+                    let ticks = span.ticks();
+                    assert!(ticks.len() <= MAX_TICKS, "{first} {second}: {} ticks", ticks.len());
+                    assert!(
+                        ticks.iter().all(|(value, _)| span.position(*value).is_finite()),
+                        "{first} {second}"
+                    );
+                }
+            }
+        }
     }
 }

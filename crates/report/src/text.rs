@@ -1,6 +1,38 @@
-//! Counts, sizes, durations and tables as text.
+//! Counts, sizes, durations and tables as text, and names from input that are safe to print.
 
+use std::borrow::Cow;
 use std::time::Duration;
+
+/// Whether a terminal could act on a character, or show the text around it in another order.
+fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+fn escape_where(text: &str, is_escaped: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.contains(&is_escaped) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_escaped(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// One line without characters that a terminal acts on: they are shown as escapes such as `\u{1b}`.
+pub fn printable(line: &str) -> Cow<'_, str> {
+    escape_where(line, is_unprintable)
+}
+
+/// The same for text of several lines: line breaks and tabs stay.
+pub fn printable_lines(text: &str) -> Cow<'_, str> {
+    escape_where(text, |character| is_unprintable(character) && !matches!(character, '\n' | '\t'))
+}
 
 pub fn show_bytes(bytes: u64) -> String {
     match bytes {
@@ -29,13 +61,15 @@ pub fn show_duration(seconds: f64) -> String {
     humantime::format_duration(Duration::from_secs(seconds.max(0.0).round() as u64)).to_string()
 }
 
-/// A table as text. Columns whose header starts with `>` are aligned to the right.
+/// A table as text. Columns whose header starts with `>` are aligned to the right. Cells are made printable.
 pub fn show_table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let titles: Vec<String> = header.iter().map(|title| title.trim_start_matches('>').to_owned()).collect();
-    let all = || std::iter::once(&titles).chain(rows);
+    let titles = header.iter().map(|title| printable(title.trim_start_matches('>'))).collect();
+    let rows: Vec<Vec<Cow<'_, str>>> =
+        rows.iter().map(|row| row.iter().map(|cell| printable(cell)).collect()).collect();
+    let all = || std::iter::once(&titles).chain(&rows);
     let width = |column: usize| all().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..header.len()).map(width).collect();
-    let line = |row: &Vec<String>| {
+    let line = |row: &Vec<Cow<'_, str>>| {
         let padded = row.iter().enumerate().map(|(column, cell)| match header[column].starts_with('>') {
             true => format!("{cell:>width$}", width = widths[column]),
             false => format!("{cell:<width$}", width = widths[column]),
@@ -59,5 +93,16 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [vec!["n1".to_owned(), "7".to_owned()], vec!["n100".to_owned(), "12".to_owned()]];
         assert_eq!(show_table(&["node", ">jobs"], &rows), "node  jobs\nn1       7\nn100    12");
+    }
+
+    #[test]
+    fn no_name_reaches_the_terminal_with_its_control_characters() {
+        let name = "a\u{1b}[2Jb\r\u{9b}31m\u{202e}c\u{7f}";
+        assert_eq!(printable(name), "a\\u{1b}[2Jb\\r\\u{9b}31m\\u{202e}c\\u{7f}");
+        assert_eq!(printable("two\nlines\t"), "two\\nlines\\t");
+        assert_eq!(printable_lines("two\nlines\t\u{1b}"), "two\nlines\t\\u{1b}");
+        assert!(matches!(printable("größer_1 日本"), Cow::Borrowed(_)));
+        let table = show_table(&["job"], &[vec![name.to_owned()], vec!["new\nline".to_owned()]]);
+        assert!(!table.contains('\u{1b}') && table.lines().count() == 3, "{table}");
     }
 }
