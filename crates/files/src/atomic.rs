@@ -1,8 +1,8 @@
 //! Files and directories that appear whole or not at all, and survive a power loss once they are there.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -107,6 +107,31 @@ fn replace_in_two_steps(new: &Path, target: &Path) -> Result<()> {
     // The replacement is complete, whether or not the old directory can be removed.
     let _ = fs::remove_dir_all(&replaced);
     Ok(())
+}
+
+/// Creates a file for writing, with [`FILE_MODE`]. Whatever has the name already, also a link, is refused.
+pub fn create_new(path: &Path) -> Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(FILE_MODE).open(path).map_err(Error::io(path))
+}
+
+/// Creates a directory and its parents, with [`DIR_MODE`], so that they survive a power loss.
+pub fn create_dirs(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    let Some(parent) = dir.parent() else { return Ok(()) };
+    if parent.as_os_str().is_empty() {
+        return create_dir(dir, Path::new("."));
+    }
+    create_dirs(parent)?;
+    create_dir(dir, parent)
+}
+
+fn create_dir(dir: &Path, parent: &Path) -> Result<()> {
+    match DirBuilder::new().mode(DIR_MODE).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::io(dir)(error)),
+        _ => sync_dir(parent),
+    }
 }
 
 /// Makes the names in a directory survive a power loss.

@@ -10,9 +10,9 @@ mod lock;
 #[cfg(feature = "table")]
 pub mod table;
 
-pub use atomic::{AtomicFile, DIR_MODE, FILE_MODE, replace_dir, sync_dir, write};
+pub use atomic::{AtomicFile, DIR_MODE, FILE_MODE, create_dirs, create_new, replace_dir, sync_dir, write};
 #[cfg(feature = "compressed")]
 pub use compressed::open;
 pub use error::{Error, Result};
 pub use limited::{LimitExceeded, Limited, Limits, Meter, read};
-pub use lock::open_lock;
+pub use lock::{open_existing_lock, open_lock};

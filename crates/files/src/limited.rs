@@ -67,6 +67,21 @@ impl Limits {
         check(n_bytes, LimitExceeded { what, limit, setting: "document_bytes" })
     }
 
+    /// Whether this many stored bytes may become this many in memory.
+    pub fn check_expansion(&self, n_bytes: u64, stored_bytes: u64) -> Result<(), LimitExceeded> {
+        if n_bytes <= RATIO_APPLIES_FROM_BYTES {
+            return Ok(());
+        }
+        let (what, limit) = ("its compression ratio", self.compression_ratio);
+        let exceeded = LimitExceeded { what, limit, setting: "compression_ratio" };
+        check(n_bytes / stored_bytes.max(1), exceeded)
+    }
+
+    /// Whether a table that is held in memory may have this many rows.
+    pub fn check_rows(&self, n_rows: u64) -> Result<(), LimitExceeded> {
+        check(n_rows, LimitExceeded { what: "the number of rows", limit: self.rows, setting: "rows" })
+    }
+
     /// Whether a server's response may have this many bytes.
     pub fn check_response(&self, n_bytes: u64) -> Result<(), LimitExceeded> {
         let (what, limit) = ("its response in bytes", self.response_bytes);
@@ -110,10 +125,7 @@ impl Meter {
     pub fn next_row(&mut self) -> Result<(), LimitExceeded> {
         self.next_record();
         self.n_rows += 1;
-        check(
-            self.n_rows,
-            LimitExceeded { what: "the number of rows", limit: self.limits.rows, setting: "rows" },
-        )
+        self.limits.check_rows(self.n_rows)
     }
 }
 
@@ -145,21 +157,19 @@ impl<R> Limited<R> {
     }
 
     fn count(&mut self, n_bytes: usize) -> Result<(), LimitExceeded> {
-        let Limits { file_bytes, compression_ratio, record_bytes, .. } = self.meter.limits;
+        let Limits { file_bytes, record_bytes, .. } = self.meter.limits;
         self.n_bytes += n_bytes as u64;
         let of_record = self.meter.record_bytes.fetch_add(n_bytes as u64, Ordering::Relaxed) + n_bytes as u64;
         let (what, limit) = ("one record in bytes", record_bytes);
         check(of_record, LimitExceeded { what, limit, setting: "record_bytes" })?;
         let (what, limit) = ("its decompressed size in bytes", file_bytes);
         check(self.n_bytes, LimitExceeded { what, limit, setting: "file_bytes" })?;
-        if let Some(compressed) =
-            self.compressed_bytes.as_ref().filter(|_| self.n_bytes > RATIO_APPLIES_FROM_BYTES)
-        {
-            let ratio = self.n_bytes / compressed.load(Ordering::Relaxed).max(1);
-            let (what, limit) = ("its compression ratio", compression_ratio);
-            check(ratio, LimitExceeded { what, limit, setting: "compression_ratio" })?;
+        match &self.compressed_bytes {
+            Some(compressed) => {
+                self.meter.limits.check_expansion(self.n_bytes, compressed.load(Ordering::Relaxed))
+            }
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 

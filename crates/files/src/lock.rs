@@ -1,6 +1,7 @@
 //! Lock files.
 
 use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -12,19 +13,24 @@ use crate::error::{Error, Result};
 /// Opens or creates a file to be locked. Its content stays, and a symbolic link in its place is refused, so
 /// that whoever can write to the directory cannot aim it at another file.
 pub fn open_lock(path: &Path) -> Result<File> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(FILE_MODE)
-        .custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC).bits() as i32)
-        .open(path)
-        .and_then(|file| match file.metadata()?.is_file() {
-            true => Ok(file),
-            false => Err(std::io::Error::other("it is not a regular file")),
-        })
+    open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))
         .map_err(Error::io(path))
+}
+
+/// Opens a file to be locked, if it is there, the same way.
+pub fn open_existing_lock(path: &Path) -> Result<Option<File>> {
+    match open(path, OpenOptions::new().read(true)) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::io(path)(error)),
+    }
+}
+
+fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    // Opening a pipe would wait for its other end.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let file = options.mode(FILE_MODE).custom_flags(flags.bits() as i32).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::Error::other("it is not a regular file")) }
 }
 
 #[cfg(test)]
@@ -41,10 +47,12 @@ mod tests {
         assert_eq!(fs::read_to_string(&victim).unwrap(), "secret");
         let link = dir.path().join("lock");
         std::os::unix::fs::symlink(&victim, &link).unwrap();
-        assert!(open_lock(&link).is_err());
         let pipe = dir.path().join("pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0)
             .unwrap();
-        assert!(open_lock(&pipe).is_err());
+        for path in [&link, &pipe] {
+            assert!(open_lock(path).is_err() && open_existing_lock(path).is_err());
+        }
+        assert!(open_existing_lock(&dir.path().join("missing")).unwrap().is_none());
     }
 }
