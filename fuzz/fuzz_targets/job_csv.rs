@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use files::{Limited, Limits};
 use jobs::trace::ReadOptions;
 use jobs::{Preset, Trace};
 use libfuzzer_sys::fuzz_target;
@@ -10,7 +11,7 @@ use libfuzzer_sys::fuzz_target;
 fuzz_target!(|input: (u8, &[u8])| {
     let (choice, text) = input;
     let preset = Preset::ALL[usize::from(choice) % Preset::ALL.len()];
-    let Ok(table) = jobs::source::parse_csv(text, Path::new("trace.csv")) else { return };
+    let Ok(table) = jobs::source::parse_csv(Limited::new(text, &Limits::default()), Path::new("trace.csv")) else { return };
     assert!(table.columns.iter().all(|column| column.len() == table.n_rows()));
     let Ok(trace) = Trace::from_table(table, &ReadOptions::preset(preset)) else { return };
     if let Ok(features) = trace.features() {

@@ -101,7 +101,7 @@ fn column_of(spec: &ColumnSpec, jobs: &FeatureTable, times: &BTreeMap<&str, Vec<
             Column::text(&spec.name, (0..n_jobs).map(|row| format!("job-{}", row + 1)))
         }
         ColumnKind::Constant { cell } => {
-            Column::from_cells(&spec.name, vec![cell.clone()]).select(&vec![0; n_jobs])
+            Column::from_cells(&spec.name, std::iter::once(cell.as_str())).select(&vec![0; n_jobs])
         }
         ColumnKind::Time => numbers(times.get(spec.name.as_str()).cloned().unwrap_or_else(unknown)),
         ColumnKind::Difference { of, less } => match (times.get(of.as_str()), times.get(less.as_str())) {
@@ -118,8 +118,8 @@ fn column_of(spec: &ColumnSpec, jobs: &FeatureTable, times: &BTreeMap<&str, Vec<
             };
             let codes: Vec<usize> = jobs.column(at).iter().map(|code| *code as usize).collect();
             let known = match spec.format {
-                Some(_) => Column::from_cells(&spec.name, names.clone()),
-                None => Column::text(&spec.name, names.iter().cloned()),
+                Some(_) => Column::from_cells(&spec.name, names.iter().map(String::as_str)),
+                None => Column::text(&spec.name, names),
             };
             known.select(&codes)
         }

@@ -67,6 +67,14 @@ pub enum TraceError {
     NoJobs,
     #[error("column {column} is nested; a job trace has one plain value per cell")]
     Nested { column: String },
+    #[error("column {column} contains {found}; a job trace has numbers, times and text")]
+    Unsupported { column: String, found: String },
+    #[error("column {column} has {found} values in a row group of {expected} rows")]
+    UnevenColumn { column: String, found: u64, expected: u64 },
+    #[error("its index points outside the file")]
+    OutsideFile,
+    #[error("there are {found} columns, and a job trace has at most {most}")]
+    TooManyColumns { found: usize, most: usize },
     #[error("there is no column {column}; the columns are {}", available.join(", "))]
     NoColumn { column: String, available: Vec<String> },
     #[error("this is not a trace of preset {}: there is no column {column}", preset.name())]
@@ -133,6 +141,11 @@ impl Error {
     pub(crate) fn io(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = shown(path);
         |source| Self::Io { path, source }
+    }
+
+    pub(crate) fn limit(path: &Path) -> impl FnOnce(files::LimitExceeded) -> Self {
+        let io = Self::io(path);
+        |exceeded| io(exceeded.into())
     }
 
     pub(crate) fn in_file(path: &Path) -> impl FnOnce(TraceError) -> Self {

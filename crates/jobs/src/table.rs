@@ -27,6 +27,35 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
+/// The cells of a column while a file is read, one after another in one text: a short cell takes a few bytes, so that
+/// a file of many of them does not take many times its size.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Cells {
+    text: String,
+    ends: Vec<usize>,
+}
+
+impl Cells {
+    pub fn push(&mut self, cell: &str) {
+        self.text += cell;
+        self.ends.push(self.text.len());
+    }
+
+    /// How many bytes of text there are.
+    pub fn n_bytes(&self) -> usize {
+        self.text.len()
+    }
+
+    pub fn n_cells(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &str> + Clone {
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| &self.text[start..*end])
+    }
+}
+
 /// Gives each distinct name a code, in the order of first appearance.
 #[derive(Debug, Default)]
 pub(crate) struct NameCodes {
@@ -35,13 +64,13 @@ pub(crate) struct NameCodes {
 }
 
 impl NameCodes {
-    pub fn code(&mut self, name: String) -> u32 {
-        if let Some(code) = self.code_of.get(&name) {
+    pub fn code(&mut self, name: &str) -> u32 {
+        if let Some(code) = self.code_of.get(name) {
             return *code;
         }
         let code = self.names.len() as u32;
-        self.names.push(name.clone());
-        self.code_of.insert(name, code);
+        self.names.push(name.to_owned());
+        self.code_of.insert(name.to_owned(), code);
         code
     }
 
@@ -55,20 +84,20 @@ impl Column {
         Self { name: name.into(), values: Values::Numbers { values, format } }
     }
 
-    pub fn text(name: impl Into<String>, cells: impl IntoIterator<Item = String>) -> Self {
+    pub fn text(name: impl Into<String>, cells: impl IntoIterator<Item: AsRef<str>>) -> Self {
         let mut names = NameCodes::default();
-        let codes = cells.into_iter().map(|cell| names.code(cell)).collect();
+        let codes = cells.into_iter().map(|cell| names.code(cell.as_ref())).collect();
         Self { name: name.into(), values: Values::Text { codes, names: names.into_names() } }
     }
 
     /// Numbers if every known cell is one, text otherwise.
-    pub fn from_cells(name: impl Into<String>, cells: Vec<String>) -> Self {
-        let Some(format) = Format::of(cells.iter().map(String::as_str)) else {
+    pub fn from_cells<'a>(name: impl Into<String>, cells: impl Iterator<Item = &'a str> + Clone) -> Self {
+        let Some(format) = Format::of(cells.clone()) else {
             return Self::text(name, cells);
         };
         let value =
-            |cell: &String| if is_missing(cell) { f64::NAN } else { format.parse(cell).unwrap_or(f64::NAN) };
-        Self::numbers(name, cells.iter().map(value).collect(), format)
+            |cell: &str| if is_missing(cell) { f64::NAN } else { format.parse(cell).unwrap_or(f64::NAN) };
+        Self::numbers(name, cells.map(value).collect(), format)
     }
 
     pub fn len(&self) -> usize {
@@ -104,7 +133,7 @@ impl Column {
                 let mut names = NameCodes::default();
                 let mut code_of_bits: HashMap<u64, u32> = HashMap::new();
                 let code = |value: &f64| {
-                    *code_of_bits.entry(value.to_bits()).or_insert_with(|| names.code(format.show(*value)))
+                    *code_of_bits.entry(value.to_bits()).or_insert_with(|| names.code(&format.show(*value)))
                 };
                 let codes = values.iter().map(code).collect();
                 (codes, names.into_names())
@@ -115,7 +144,7 @@ impl Column {
                 let mut new_code: Vec<Option<u32>> = vec![None; names.len()];
                 let code = |code: &u32| {
                     let at = *code as usize;
-                    *new_code[at].get_or_insert_with(|| renumbered.code(names[at].clone()))
+                    *new_code[at].get_or_insert_with(|| renumbered.code(&names[at]))
                 };
                 let codes = codes.iter().map(code).collect();
                 (codes, renumbered.into_names())

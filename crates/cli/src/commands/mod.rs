@@ -32,7 +32,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
         Command::Detect(command) => detect::run(command, file),
-        Command::Jobs(command) => jobs::run(command),
+        Command::Jobs(command) => jobs::run(command, &Config::load(file)?),
         Command::Workflows(command) => workflows::run(command),
         Command::Config(command) => config::run(command, file),
     }

@@ -112,7 +112,8 @@ mod tests {
     use super::*;
 
     fn column(name: &str, cells: impl IntoIterator<Item = String>) -> Column {
-        Column::from_cells(name, cells.into_iter().collect())
+        let cells: Vec<String> = cells.into_iter().collect();
+        Column::from_cells(name, cells.iter().map(String::as_str))
     }
 
     fn table() -> Table {

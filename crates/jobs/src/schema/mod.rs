@@ -6,6 +6,7 @@ mod relations;
 
 use std::path::Path;
 
+use files::Limits;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -210,14 +211,15 @@ impl Schema {
         start.or_else(|| self.with_role(Role::Submit)).filter(|found| found.name != column.name)
     }
 
-    pub fn read(path: &Path) -> Result<Self> {
-        let text = std::fs::read_to_string(path).map_err(Error::io(path))?;
+    pub fn read(path: &Path, limits: &Limits) -> Result<Self> {
+        let fault = |message: String| Error::SchemaFile { path: path.display().to_string(), message };
+        let text =
+            String::from_utf8(files::read(path, limits)?).map_err(|_| fault("it is not UTF-8".into()))?;
         toml::from_str(&text).map_err(|error| {
             let line = error
                 .span()
                 .map_or(1, |span| 1 + text.get(..span.start).unwrap_or_default().matches('\n').count());
-            let message = format!("line {line}: {}", error.message());
-            Error::SchemaFile { path: path.display().to_string(), message }
+            fault(format!("line {line}: {}", error.message()))
         })
     }
 

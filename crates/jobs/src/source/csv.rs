@@ -3,12 +3,15 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use super::table_of;
+use files::Limited;
+
+use super::{check_columns, table_of};
 use crate::error::{Error, LineError, Result, TraceError};
-use crate::table::Table;
+use crate::table::{Cells, Table};
 
 /// Parses text; `path` is for error messages. Bars separate cells if the header contains one, commas otherwise.
-pub fn parse(text: impl Read, path: &Path) -> Result<Table> {
+pub fn parse(text: Limited<impl Read>, path: &Path) -> Result<Table> {
+    let mut meter = text.meter();
     let mut text = BufReader::new(text);
     let start = text.fill_buf().map_err(Error::io(path))?;
     let header = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -22,14 +25,17 @@ pub fn parse(text: impl Read, path: &Path) -> Result<Table> {
     if names.iter().all(String::is_empty) {
         return Err(Error::in_file(path)(TraceError::Empty));
     }
-    let mut cells: Vec<Vec<String>> = vec![Vec::new(); names.len()];
+    check_columns(names.len(), path)?;
+    let mut cells = vec![Cells::default(); names.len()];
     let mut record = csv::StringRecord::new();
+    meter.next_record();
     while reader.read_record(&mut record).map_err(fault(path))? {
+        meter.next_row().map_err(Error::limit(path))?;
         for (column, cell) in cells.iter_mut().zip(&record) {
-            column.push(cell.trim().to_owned());
+            column.push(cell.trim());
         }
     }
-    Ok(table_of(names, cells))
+    Ok(table_of(names, &cells))
 }
 
 fn fault(path: &Path) -> impl Fn(csv::Error) -> Error {
@@ -48,12 +54,17 @@ fn fault(path: &Path) -> impl Fn(csv::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use files::Limits;
     use proptest::prelude::*;
 
     use super::*;
 
+    fn parsed_within(text: impl Read, limits: &Limits) -> Result<Table> {
+        parse(Limited::new(text, limits), Path::new("trace.csv"))
+    }
+
     fn parsed(text: &[u8]) -> Result<Table> {
-        parse(text, Path::new("trace.csv"))
+        parsed_within(text, &Limits::default())
     }
 
     proptest! {
@@ -90,5 +101,22 @@ mod tests {
         assert!(text(b"; Version: 2.2\n1 2 3\n").ends_with("which is preset swf"));
         assert_eq!(text(b"a,b\n1,2\n3\n"), "trace.csv, line 3: 1 cells, but the header has 2");
         assert_eq!(text(b"a,b\n1,\xff\n"), "trace.csv, line 2: the text is not UTF-8");
+    }
+
+    #[test]
+    fn rows_records_and_columns_are_bounded() {
+        let limits = Limits { rows: 3, record_bytes: 100_000, ..Limits::default() };
+        let error = |text: &mut dyn Read| parsed_within(text, &limits).unwrap_err().to_string();
+        assert_eq!(parsed_within("a\n1\n2\n3\n".as_bytes(), &limits).unwrap().n_rows(), 3);
+        let cases: [(&mut dyn Read, &str); 4] = [
+            (&mut "a\n1\n2\n3\n4\n".as_bytes(), "limits.rows"),
+            (&mut "a,b\n\"".as_bytes().chain(std::io::repeat(b'x')), "limits.record_bytes"),
+            (&mut std::io::repeat(b'x'), "limits.record_bytes"),
+            (&mut "a".as_bytes().chain(std::io::repeat(b',').take(9_000)), "9001 columns"),
+        ];
+        for (text, expected) in cases {
+            let error = error(text);
+            assert!(error.contains(expected), "{error}");
+        }
     }
 }

@@ -3,6 +3,8 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
+use files::Limited;
+
 use crate::error::{Error, LineError, Result};
 use crate::format::Format;
 use crate::table::{Column, Table};
@@ -32,12 +34,20 @@ pub const FIELDS: [&str; 18] = [
 const DECIMALS: u8 = 2;
 
 /// Parses text; `path` is for error messages.
-pub fn parse(text: impl Read, path: &Path) -> Result<Table> {
+pub fn parse(text: Limited<impl Read>, path: &Path) -> Result<Table> {
     let mut notes = Vec::new();
     let mut values: Vec<Vec<f64>> = vec![Vec::new(); FIELDS.len()];
-    for (index, line) in BufReader::new(text).split(b'\n').enumerate() {
-        let line = line.map_err(Error::io(path))?;
-        let fault = |reason: LineError| Error::line(path, index as u64 + 1, reason);
+    let mut meter = text.meter();
+    let mut text = BufReader::new(text);
+    let (mut line, mut number) = (Vec::new(), 0);
+    loop {
+        line.clear();
+        if text.read_until(b'\n', &mut line).map_err(Error::io(path))? == 0 {
+            break;
+        }
+        meter.next_row().map_err(Error::limit(path))?;
+        number += 1;
+        let fault = |reason: LineError| Error::line(path, number, reason);
         let comment = line.trim_ascii_start().strip_prefix(b";");
         if let Some(comment) = comment {
             // Headers of old traces contain names in Latin-1.
@@ -71,12 +81,13 @@ pub fn parse(text: impl Read, path: &Path) -> Result<Table> {
 
 #[cfg(test)]
 mod tests {
+    use files::Limits;
     use proptest::prelude::*;
 
     use super::*;
 
     fn parsed(text: &[u8]) -> Result<Table> {
-        parse(text, Path::new("log.swf"))
+        parse(Limited::new(text, &Limits::default()), Path::new("log.swf"))
     }
 
     proptest! {
@@ -109,5 +120,17 @@ mod tests {
         assert_eq!(text(b"1 inf 3"), "log.swf, line 1: submit is \"inf\", which is not a finite number");
         let long = vec!["7"; 19].join(" ");
         assert_eq!(text(long.as_bytes()), "log.swf, line 1: 19 fields, but SWF has 18");
+    }
+
+    #[test]
+    fn lines_and_their_number_are_bounded() {
+        let limits = Limits { rows: 3, record_bytes: 100_000, ..Limits::default() };
+        let error = |text: &mut dyn Read| {
+            parse(Limited::new(text, &limits), Path::new("log.swf")).unwrap_err().to_string()
+        };
+        let comments = error(&mut ";\n;\n;\n;\n".as_bytes());
+        assert!(comments.contains("limits.rows"), "{comments}");
+        let endless = error(&mut std::io::repeat(b'1'));
+        assert!(endless.contains("limits.record_bytes"), "{endless}");
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
+use files::Limits;
 use learn::artifact::DataOrigin;
 use sha2::{Digest, Sha256};
 use workload::Timestamp;
@@ -31,11 +32,12 @@ pub struct ReadOptions {
     pub roles: BTreeMap<String, Role>,
     /// Replaces inference.
     pub schema: Option<Schema>,
+    pub limits: Limits,
 }
 
 impl ReadOptions {
     pub fn preset(preset: Preset) -> Self {
-        Self { preset, roles: BTreeMap::new(), schema: None }
+        Self { preset, roles: BTreeMap::new(), schema: None, limits: Limits::default() }
     }
 }
 
@@ -50,12 +52,13 @@ pub struct Trace {
 
 impl Trace {
     pub fn read(path: &Path, options: &ReadOptions) -> Result<Self> {
-        Self::from_table(source::read(path, options.preset)?, options).map_err(Error::in_file(path))
+        Self::from_table(source::read(path, options.preset, &options.limits)?, options)
+            .map_err(Error::in_file(path))
     }
 
     /// Reads a synthetic counterpart of this trace: with the same preset, columns, roles and types.
-    pub fn read_counterpart(&self, path: &Path) -> Result<Self> {
-        let mut table = source::read(path, self.preset)?;
+    pub fn read_counterpart(&self, path: &Path, limits: &Limits) -> Result<Self> {
+        let mut table = source::read(path, self.preset, limits)?;
         let mut warnings = Vec::new();
         self.preset.normalise(&mut table, &mut warnings);
         self.check_columns(&table)?;

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
+use files::Limits;
 use jobs::generators::{
     GeneratorKind, LoadFactor, SampleExtent, SampleRequest, TimeSpan, TrainedGenerator, TrainingConfig,
 };
@@ -209,10 +210,10 @@ fn a_schema_can_be_corrected_in_a_file() {
     let trace = trace(40);
     let path = folder.path().join("schema.toml");
     trace.schema().write(&path).unwrap();
-    assert_eq!(Schema::read(&path).unwrap(), *trace.schema());
+    assert_eq!(Schema::read(&path, &Limits::default()).unwrap(), *trace.schema());
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, text.replace("constraints", "constrains")).unwrap();
-    let error = Schema::read(&path).unwrap_err().to_string();
+    let error = Schema::read(&path, &Limits::default()).unwrap_err().to_string();
     assert!(
         error.contains("constrains") && !error.contains('\n'),
         "a misspelt key is rejected in one line: {error}"

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use files::Limits;
 use jobs::error::MismatchError;
 use jobs::trace::ReadOptions;
 use jobs::{Error, Preset, Trace, sink};
@@ -16,7 +17,7 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
 
 fn mismatch(real: &Path, preset: Preset, synthetic: &Path) -> MismatchError {
     let real = Trace::read(real, &ReadOptions::preset(preset)).unwrap();
-    match real.read_counterpart(synthetic) {
+    match real.read_counterpart(synthetic, &Limits::default()) {
         Err(Error::Mismatch(error)) => error,
         other => panic!("{other:?}"),
     }
@@ -75,8 +76,8 @@ fn a_synthetic_trace_in_another_format_is_rejected_and_the_same_one_is_read() {
     let real = file(folder.path(), "real.csv", &csv(80, 1));
     let real = Trace::read(&real, &ReadOptions::preset(Preset::Dirlab)).unwrap();
     let swf = file(folder.path(), "synthetic.swf", &format!("; Version: 2.2\n{}", swf()));
-    let error = real.read_counterpart(&swf).unwrap_err().to_string();
+    let error = real.read_counterpart(&swf, &Limits::default()).unwrap_err().to_string();
     assert!(error.ends_with("the file begins with an SWF header, which is preset swf"), "{error}");
     let same = file(folder.path(), "same.csv", &csv(60, 2));
-    assert_eq!(real.read_counterpart(&same).unwrap().table().n_rows(), 60);
+    assert_eq!(real.read_counterpart(&same, &Limits::default()).unwrap().table().n_rows(), 60);
 }

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::process::ExitCode;
 
+use files::Limits;
 use jobs::fidelity::{CompareConfig, compare, report};
 
 use super::{print_warnings, with_hint};
@@ -10,12 +11,12 @@ use crate::args::CompareTracesArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json, print_table};
 
-pub fn run(args: &CompareTracesArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &CompareTracesArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_nodes = args.nodes.map(NonZeroU64::try_from).transpose();
     let n_nodes = n_nodes.map_err(|_| anyhow::anyhow!("--nodes has to be at least 1"))?;
     let stop = stop_on_ctrl_c(None)?;
-    let real = args.reading.read(&args.real)?;
-    let synthetic = real.read_counterpart(&args.synthetic).map_err(with_hint)?;
+    let real = args.reading.read(&args.real, limits)?;
+    let synthetic = real.read_counterpart(&args.synthetic, limits).map_err(with_hint)?;
     print_warnings(&args.synthetic, &synthetic);
     let (real, synthetic) = (real.features()?, synthetic.features()?);
     let config = CompareConfig { n_nodes, seed: args.seed };

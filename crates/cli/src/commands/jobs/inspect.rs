@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use files::Limits;
 use jobs::schema::Rule;
 use jobs::{Column, ColumnKind, Values};
 use report::text::{show_count, show_duration};
@@ -10,8 +11,8 @@ use serde_json::json;
 use crate::args::InspectArgs;
 use crate::output::{eprint_note, print, print_json, print_table};
 
-pub fn run(args: &InspectArgs) -> anyhow::Result<ExitCode> {
-    let trace = args.reading.read(&args.input)?;
+pub fn run(args: &InspectArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let trace = args.reading.read(&args.input, limits)?;
     let schema = trace.schema();
     if let Some(path) = &args.write_schema {
         schema.write(path)?;

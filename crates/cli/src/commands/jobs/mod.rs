@@ -9,29 +9,32 @@ mod train;
 use std::path::Path;
 use std::process::ExitCode;
 
+use files::Limits;
 use jobs::error::{Error, RequestError, TraceError};
 use jobs::trace::ReadOptions;
 use jobs::{Schema, Trace};
 
 use crate::args::{JobsCommand, Reading};
+use crate::config::Config;
 use crate::output::eprint_note;
 
-pub fn run(command: JobsCommand) -> anyhow::Result<ExitCode> {
+pub fn run(command: JobsCommand, config: &Config) -> anyhow::Result<ExitCode> {
+    let limits = config.limits();
     match command {
-        JobsCommand::Inspect(args) => inspect::run(&args),
-        JobsCommand::Train(args) => train::run(&args),
+        JobsCommand::Inspect(args) => inspect::run(&args, &limits),
+        JobsCommand::Train(args) => train::run(&args, &limits),
         JobsCommand::Sample(args) => sample::run(&args),
-        JobsCommand::Compare(args) => compare::run(&args),
-        JobsCommand::Replay(args) => replay::run(&args),
+        JobsCommand::Compare(args) => compare::run(&args, &limits),
+        JobsCommand::Replay(args) => replay::run(&args, &limits),
     }
 }
 
 impl Reading {
     /// Reads a trace and prints warnings about what was corrected.
-    fn read(&self, path: &Path) -> anyhow::Result<Trace> {
-        let schema = self.schema.as_deref().map(Schema::read).transpose()?;
+    fn read(&self, path: &Path, limits: &Limits) -> anyhow::Result<Trace> {
+        let schema = self.schema.as_deref().map(|file| Schema::read(file, limits)).transpose()?;
         let roles = self.columns.iter().cloned().collect();
-        let options = ReadOptions { preset: self.preset, roles, schema };
+        let options = ReadOptions { preset: self.preset, roles, schema, limits: *limits };
         let trace = Trace::read(path, &options).map_err(with_hint)?;
         print_warnings(path, &trace);
         Ok(trace)

@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 use std::process::ExitCode;
 
+use files::Limits;
 use jobs::replay::{POLICIES, ReplayTrace, UTILISATION, replay};
 use report::text::{show_count, show_duration};
 use serde_json::json;
@@ -12,11 +13,11 @@ use crate::args::ReplayTraceArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json, print_table};
 
-pub fn run(args: &ReplayTraceArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ReplayTraceArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_nodes = args.nodes.map(NonZeroU64::try_from).transpose();
     let n_nodes = n_nodes.map_err(|_| anyhow::anyhow!("--nodes has to be at least 1"))?;
     let stop = stop_on_ctrl_c(None)?;
-    let features = args.reading.read(&args.input)?.features()?;
+    let features = args.reading.read(&args.input, limits)?.features()?;
     let trace = ReplayTrace::from_features(&features).map_err(|error| with_hint(error.into()))?;
     let n_jobs = trace.jobs().len();
     if n_jobs < features.n_jobs() {

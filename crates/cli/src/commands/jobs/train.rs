@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
+use files::Limits;
 use jobs::generators::{TrainedGenerator, TrainingConfig};
 use learn::artifact::{Artifact, Provenance};
 use report::text::{show_count, show_duration};
@@ -14,11 +15,11 @@ use crate::args::TrainGeneratorArgs;
 use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json};
 
-pub fn run(args: &TrainGeneratorArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &TrainGeneratorArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_epochs = args.epochs.map(NonZeroUsize::try_from).transpose();
     let n_epochs = n_epochs.map_err(|_| anyhow::anyhow!("--epochs has to be at least 1"))?;
     let stop = stop_on_ctrl_c(None)?;
-    let trace = args.reading.read(&args.input)?;
+    let trace = args.reading.read(&args.input, limits)?;
     let config = TrainingConfig { n_epochs, seed: args.seed };
     let report = |progress: jobs::generators::TrainingProgress| {
         eprint_note(&format!(
