@@ -137,6 +137,10 @@ impl ExtraTrees {
         Ok(Self { n_classes: sample.n_classes, trees: trees?, distributions: distributions.rows })
     }
 
+    pub fn n_classes(&self) -> usize {
+        self.n_classes
+    }
+
     /// The probability of each class.
     pub fn probabilities(&self, row: &[f32]) -> Vec<f64> {
         let mut sum = vec![0.0; self.n_classes];
@@ -165,6 +169,9 @@ impl ExtraTrees {
         let stored = tensors.get(DISTRIBUTIONS).ok_or_else(invalid)?;
         let [_, n_classes @ (1..)] = *stored.shape() else { return Err(invalid()) };
         let values = stored.as_f32().ok_or_else(invalid)?;
+        if values.iter().any(|value| !(0.0..=1.0).contains(value)) {
+            return Err(invalid());
+        }
         let distributions: Vec<Vec<f32>> = values.chunks_exact(n_classes).map(<[f32]>::to_vec).collect();
         let trees = trees::from_tensors(tensors, n_features)?;
         for (number, tree) in trees.iter().enumerate() {

@@ -6,7 +6,8 @@ use nalgebra::{Cholesky, DMatrix, DVector};
 use rayon::prelude::*;
 use workload::{Stop, Stopped};
 
-use crate::artifact::Tensor;
+use crate::artifact::restore::{RestoreError, ensure, expect_rows};
+use crate::artifact::{Tensor, Tensors};
 use crate::stats::softmax_in_place;
 use crate::{KMeans, Matrix, TooFewPoints};
 
@@ -182,26 +183,20 @@ impl Mixture {
         Tensor::new(vec![self.components.len(), 1 + size + size * size], values)
     }
 
-    /// The mixture that [`Self::to_tensor`] stored, for points of `size` columns; nothing if the tensor
-    /// does not contain one.
-    pub fn from_tensor(tensor: &Tensor, size: usize) -> Option<Self> {
-        let [n_components @ (1..), width] = *tensor.shape() else { return None };
-        let expected = size.checked_mul(size)?.checked_add(size)?.checked_add(1)?;
-        let values = tensor.as_f32()?;
-        if size == 0 || width != expected || values.len() != n_components * width {
-            return None;
-        }
+    /// The mixture that [`Self::to_tensor`] stored, for points of `size` columns, at least one.
+    pub fn restore(tensors: &Tensors, name: &str, size: usize) -> Result<Self, RestoreError> {
+        let width = size.saturating_mul(size).saturating_add(size).saturating_add(1);
+        let values = expect_rows(tensors, name, width)?;
         let component = |row: &[f32]| {
             let row: Vec<f64> = row.iter().map(|value| f64::from(*value)).collect();
             let whitening = DMatrix::from_row_slice(size, size, &row[1 + size..]);
-            if row[0] <= 0.0 || whitening.diagonal().iter().any(|value| *value <= 0.0) {
-                return None;
-            }
+            let is_valid = row[0] > 0.0 && whitening.diagonal().iter().all(|value| *value > 0.0);
+            ensure(is_valid, "a component of the mixture has no positive weight or variance")?;
             let log_determinant = -whitening.diagonal().iter().map(|value| value.ln()).sum::<f64>();
-            Some(Component { weight: row[0], mean: row[1..=size].to_vec(), whitening, log_determinant })
+            Ok(Component { weight: row[0], mean: row[1..=size].to_vec(), whitening, log_determinant })
         };
-        let components: Option<Vec<Component>> = values.chunks_exact(width).map(component).collect();
-        Some(Self { components: components? })
+        let components: Result<Vec<Component>, RestoreError> = values.chunks_exact(width).map(component).collect();
+        Ok(Self { components: components? })
     }
 }
 
@@ -260,6 +255,10 @@ mod tests {
 
     use super::*;
 
+    fn restored(tensor: Tensor, size: usize) -> Result<Mixture, RestoreError> {
+        Mixture::restore(&[("mixture".to_owned(), tensor)].into(), "mixture", size)
+    }
+
     #[test]
     fn components_are_found_with_their_covariances() {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(3);
@@ -281,7 +280,7 @@ mod tests {
             mixture.assign(&point).deviation.iter().map(|value| value * value).sum::<f64>().sqrt()
         };
         assert!(norm([5.5, 0.0]) > 3.0 && norm([5.0, 0.5]) < 1.0);
-        let again = Mixture::from_tensor(&mixture.to_tensor(), 2).unwrap();
+        let again = restored(mixture.to_tensor(), 2).unwrap();
         assert!(
             (again.assign(&[5.5, 0.0]).log_density - mixture.assign(&[5.5, 0.0]).log_density).abs() < 1e-2
         );
@@ -320,10 +319,11 @@ mod tests {
 
     #[test]
     fn a_tensor_that_is_not_a_mixture_is_rejected() {
-        let tensor = |values: Vec<f32>| Mixture::from_tensor(&Tensor::new(vec![1, 3], values), 1);
-        assert!(tensor(vec![1.0, 0.0, 1.0]).is_some());
-        assert!(tensor(vec![1.0, 0.0, 0.0]).is_none() && tensor(vec![0.0, 0.0, 1.0]).is_none());
-        assert!(Mixture::from_tensor(&Tensor::new(vec![0, 3], Vec::<f32>::new()), 1).is_none());
-        assert!(Mixture::from_tensor(&Tensor::row(vec![1.0f32; 3]), 1).is_none());
+        let tensor = |values: Vec<f32>| restored(Tensor::new(vec![1, 3], values), 1);
+        assert!(tensor(vec![1.0, 0.0, 1.0]).is_ok());
+        assert!(tensor(vec![1.0, 0.0, 0.0]).is_err() && tensor(vec![0.0, 0.0, 1.0]).is_err());
+        assert!(restored(Tensor::new(vec![0, 3], Vec::<f32>::new()), 1).is_err());
+        assert!(restored(Tensor::row(vec![1.0f32; 3]), 1).is_err());
+        assert!(restored(Tensor::new(vec![1, 3], vec![1.0f32; 3]), usize::MAX).is_err());
     }
 }

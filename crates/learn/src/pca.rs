@@ -3,12 +3,18 @@
 use nalgebra::{DMatrix, SymmetricEigen};
 
 use crate::Matrix;
-use crate::artifact::Tensor;
+use crate::artifact::restore::{RestoreError, expect};
+use crate::artifact::{Tensor, Tensors};
+
+/// The covariance matrix of this many columns has half a gigabyte.
+const MAX_COLUMNS: usize = 8_000;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PcaError {
     #[error("{n_points} points are too few for principal components; at least 2 are needed")]
     TooFew { n_points: usize },
+    #[error("{n_columns} columns are too many for principal components; at most {MAX_COLUMNS} are supported")]
+    TooManyColumns { n_columns: usize },
     #[error("{n_columns} columns have no {n_components} principal components")]
     TooManyComponents { n_components: usize, n_columns: usize },
 }
@@ -30,6 +36,9 @@ impl Pca {
         let (n_points, n_columns) = (points.n_rows(), points.n_columns());
         if n_points < 2 {
             return Err(PcaError::TooFew { n_points });
+        }
+        if n_columns > MAX_COLUMNS {
+            return Err(PcaError::TooManyColumns { n_columns });
         }
         if n_components == 0 || n_components > n_columns {
             return Err(PcaError::TooManyComponents { n_components, n_columns });
@@ -104,13 +113,18 @@ impl Pca {
         Tensor::new(vec![self.n_components() + 1, self.mean.len()], values)
     }
 
-    /// The components that [`Self::to_tensor`] stored, without variances.
-    pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
-        let [(2..), n_columns @ (1..)] = *tensor.shape() else { return None };
+    /// The components that [`Self::to_tensor`] stored, without variances. They have to have this shape.
+    pub fn restore(
+        tensors: &Tensors,
+        name: &str,
+        n_components: usize,
+        n_columns: usize,
+    ) -> Result<Self, RestoreError> {
+        let values = expect(tensors, name, &[n_components.saturating_add(1), n_columns])?;
         let mut rows =
-            tensor.as_f32()?.chunks_exact(n_columns).map(|row| row.iter().map(|v| f64::from(*v)).collect());
-        let mean = rows.next()?;
-        Some(Self {
+            values.chunks_exact(n_columns.max(1)).map(|row| row.iter().map(|v| f64::from(*v)).collect());
+        let mean = rows.next().unwrap_or_default();
+        Ok(Self {
             mean,
             components: rows.collect(),
             explained_variance: Vec::new(),
@@ -150,5 +164,17 @@ mod tests {
         assert_eq!(Pca::fit(&same, 2).unwrap().explained_share, [0.0, 0.0]);
         assert_eq!(Pca::fit(&Matrix::new(vec![1.0; 4], 4), 1), Err(PcaError::TooFew { n_points: 1 }));
         assert!(Pca::fit(&same, 5).is_err());
+        let wide = Matrix::new(vec![0.0; 20_000], 10_000);
+        assert_eq!(Pca::fit(&wide, 2), Err(PcaError::TooManyColumns { n_columns: 10_000 }));
+    }
+
+    #[test]
+    fn components_of_another_shape_are_rejected() {
+        let pca = Pca::fit(&Matrix::new((0..20).map(|at| (at % 7) as f32).collect(), 4), 2).unwrap();
+        let tensors: Tensors = [("pca".to_owned(), pca.to_tensor())].into();
+        assert_eq!(Pca::restore(&tensors, "pca", 2, 4).unwrap().n_components(), 2);
+        for (n_components, n_columns) in [(1, 4), (2, 3), (0, 0), (usize::MAX, 4), (2, usize::MAX)] {
+            assert!(Pca::restore(&tensors, "pca", n_components, n_columns).is_err());
+        }
     }
 }

@@ -63,6 +63,12 @@ impl Tail {
         Ok(Self { from, share, scale: mean * (1.0 - shape), shape })
     }
 
+    /// Whether the parameters are those of a distribution.
+    pub fn is_valid(&self) -> bool {
+        let all_finite = [self.from, self.share, self.scale, self.shape].iter().all(|one| one.is_finite());
+        all_finite && self.share > 0.0 && self.share <= 1.0 && self.scale >= 0.0
+    }
+
     /// The score that normal data exceeds with this probability.
     pub fn threshold(&self, rate: f64) -> Result<f64, TailError> {
         if !(rate > 0.0 && rate < 1.0) {

@@ -4,10 +4,11 @@
 //! of the weights. `weights.safetensors` contains the numbers, in a format that Python also reads. The
 //! directory is replaced atomically: a reader sees the old model or the new one, never a mixture.
 
+pub mod restore;
 mod tensor;
 
 use std::fs::{self, File, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -25,6 +26,9 @@ const MANIFEST: &str = "manifest.json";
 const WEIGHTS: &str = "weights.safetensors";
 /// How often reading starts again because the model was replaced meanwhile.
 const MAX_ATTEMPTS: usize = 100;
+/// The largest manifest and the largest weights that are read, in bytes. VGG-16 has 550 MB of weights.
+const MAX_MANIFEST: u64 = 64 << 20;
+pub(crate) const MAX_WEIGHTS: u64 = 1 << 30;
 /// Permissions of the directory before the umask.
 const MODE: u32 = 0o755;
 
@@ -194,7 +198,7 @@ impl Artifact {
                 return Err(ArtifactError::OtherKind { path: dir.to_owned(), found, expected });
             }
             let path = dir.join(WEIGHTS);
-            let bytes = fs::read(&path).map_err(ArtifactError::io(&path))?;
+            let bytes = read_bounded(&path, MAX_WEIGHTS).map_err(ArtifactError::io(&path))?;
             if sha256(&bytes) != manifest.weights_sha256 {
                 return Err(ArtifactError::damaged(&path, "its hash is not the one in the manifest"));
             }
@@ -207,7 +211,7 @@ impl Artifact {
 
 fn read_manifest(dir: &Path) -> Result<Manifest, ArtifactError> {
     let path = dir.join(MANIFEST);
-    let text = fs::read(&path).map_err(|source| match source.kind() {
+    let text = read_bounded(&path, MAX_MANIFEST).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
             let reason = format!("it contains no {MANIFEST}");
             ArtifactError::Foreign { path: dir.to_owned(), reason }
@@ -215,6 +219,22 @@ fn read_manifest(dir: &Path) -> Result<Manifest, ArtifactError> {
         _ => ArtifactError::Io { path: path.clone(), source },
     })?;
     Manifest::parse(&path, &text)
+}
+
+/// Reads a whole file of at most `max_bytes`.
+pub(crate) fn read_bounded(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let too_large = || {
+        let reason = format!("it has more than {max_bytes} bytes, the most that a model may have");
+        io::Error::new(io::ErrorKind::FileTooLarge, reason)
+    };
+    if file.metadata()?.len() > max_bytes {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // The size of a pipe or a growing file is not known in advance.
+    file.take(max_bytes + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max_bytes { Err(too_large()) } else { Ok(bytes) }
 }
 
 /// Reads files of a directory that may be replaced meanwhile: an error counts only if the directory is
@@ -323,6 +343,23 @@ mod tests {
             assert!(n_seen > 2, "the reader has to see several models, not {n_seen}");
         });
         assert_eq!(Artifact::read(&path, "detect").unwrap(), artifact(60.0));
+    }
+
+    #[test]
+    fn a_file_that_is_too_large_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("model");
+        artifact(1.0).write(&path).unwrap();
+        // Sparse: it has no blocks on disk, but reading it would fill memory.
+        for (file, size) in [(WEIGHTS, MAX_WEIGHTS + 1), (MANIFEST, 1 << 42)] {
+            File::options().write(true).open(path.join(file)).unwrap().set_len(size).unwrap();
+            let error = Artifact::read(&path, "detect").unwrap_err().to_string();
+            assert!(error.contains("the most that a model may have"), "{error}");
+        }
+        assert_eq!(
+            read_bounded(Path::new("/dev/zero"), 10).unwrap_err().kind(),
+            io::ErrorKind::FileTooLarge
+        );
     }
 
     #[test]

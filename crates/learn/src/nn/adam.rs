@@ -37,7 +37,7 @@ impl Adam {
 
     /// One step against the gradient.
     pub fn step(&mut self, parameters: &mut Parameters, gradients: &[f32]) {
-        self.n_steps += 1;
+        self.n_steps = self.n_steps.saturating_add(1);
         let [first, second] = self.decays;
         let length = self.rate / (1.0 - first.powi(self.n_steps));
         let unbias = 1.0 / (1.0 - second.powi(self.n_steps)).sqrt();

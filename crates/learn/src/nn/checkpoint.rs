@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 use super::adam::Adam;
 use super::parameters::Parameters;
-use super::train::{Best, TrainState};
+use super::train::{Best, MAX_COUNT, TrainState};
+use crate::artifact::restore::{RestoreError, ensure, expect};
 use crate::artifact::{Artifact, ArtifactError, Provenance, Tensor, Tensors};
 
 const KIND: &str = "checkpoint";
@@ -64,22 +65,31 @@ impl TrainState {
         if body.of != *of {
             return Ok(None);
         }
+        let restored = Self::restore(&body, &artifact.tensors, parameters, rate);
+        restored.map(Some).map_err(|error| ArtifactError::damaged(dir, error))
+    }
+
+    fn restore(
+        body: &Body,
+        tensors: &Tensors,
+        parameters: &Parameters,
+        rate: f32,
+    ) -> Result<Self, RestoreError> {
+        let best_epoch = body.best.as_ref().map_or(0, |best| best.epoch);
+        ensure(best_epoch <= body.epoch && body.epoch <= MAX_COUNT, "its epochs are not in order")?;
+        ensure(body.n_steps >= 0, "the number of its steps is negative")?;
         let take = |prefix: &str| {
             let strip = |(name, tensor): (&String, &Tensor)| {
                 Some((name.strip_prefix(prefix)?.strip_prefix('/')?.to_owned(), tensor.clone()))
             };
-            let tensors: Tensors = artifact.tensors.iter().filter_map(strip).collect();
+            let tensors: Tensors = tensors.iter().filter_map(strip).collect();
             let mut taken = parameters.clone();
-            taken.load(&tensors).map_err(|error| ArtifactError::damaged(dir, error))?;
-            Ok::<_, ArtifactError>(taken)
+            taken.load(&tensors)?;
+            Ok::<_, RestoreError>(taken)
         };
-        let moments = |name: &str| {
-            let found = artifact.tensors.get(name).and_then(|tensor| tensor.as_f32()).map(<[f32]>::to_vec);
-            found
-                .filter(|values| values.len() == parameters.values().len())
-                .ok_or_else(|| ArtifactError::damaged(dir, format!("{name} is missing")))
-        };
-        let best = match body.best {
+        let moments =
+            |name: &str| expect(tensors, name, &[parameters.values().len()]).map(<[f32]>::to_vec);
+        let best = match &body.best {
             Some(best) => Some(Best {
                 validation: f64::from_bits(best.validation_bits),
                 epoch: best.epoch,
@@ -87,8 +97,10 @@ impl TrainState {
             }),
             None => None,
         };
-        let adam = Adam::resumed(rate, body.n_steps, moments("adam.means")?, moments("adam.squares")?);
-        Ok(Some(Self { parameters: take("now")?, adam, epoch: body.epoch, best }))
+        let squares = moments("adam.squares")?;
+        ensure(squares.iter().all(|square| *square >= 0.0), "a mean of squares is negative")?;
+        let adam = Adam::resumed(rate, body.n_steps, moments("adam.means")?, squares);
+        Ok(Self { parameters: take("now")?, adam, epoch: body.epoch, best })
     }
 }
 

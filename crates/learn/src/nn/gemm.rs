@@ -137,6 +137,14 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a factor is too short")]
+    fn strides_of_a_factor_that_overflow_together_are_rejected() {
+        let values = [0.0; 4];
+        let wide = View { values: &values, row_stride: 1 << 63, column_stride: 1 << 63 };
+        multiply([2, 2, 2], &mut [0.0; 4], 2, Accumulate::Overwrite, wide, View::rows(&values, 2));
+    }
+
+    #[test]
+    #[should_panic(expected = "a factor is too short")]
     fn a_factor_that_is_too_short_is_rejected() {
         multiply(
             [2, 2, 2],

@@ -17,6 +17,8 @@ use super::tape::{Tape, Var, add};
 
 /// Parts of a batch, whatever the number of threads, so that the sum of their gradients is always the same.
 const N_SHARDS: usize = 4;
+/// The most epochs, and the most items per batch, that settings may ask for.
+pub(super) const MAX_COUNT: usize = 1_000_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -57,6 +59,8 @@ impl Default for TrainSettings {
 pub enum TrainSettingsError {
     #[error("{name} must be at least 1")]
     Zero { name: &'static str },
+    #[error("{name} must be at most {MAX_COUNT}, not {value}")]
+    TooLarge { name: &'static str, value: usize },
     #[error("{name} must be a positive number, not {value}")]
     NotPositive { name: &'static str, value: f64 },
 }
@@ -79,6 +83,10 @@ impl TrainSettings {
             [("n_epochs", self.n_epochs), ("batch_size", self.batch_size), ("patience", self.patience)];
         if let Some((name, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
             return Err(TrainSettingsError::Zero { name });
+        }
+        let all = counts.into_iter().chain([("warm_up_epochs", self.warm_up_epochs)]);
+        if let Some((name, value)) = all.into_iter().find(|(_, count)| *count > MAX_COUNT) {
+            return Err(TrainSettingsError::TooLarge { name, value });
         }
         let sizes = [("learning_rate", self.learning_rate), ("max_gradient_norm", self.max_gradient_norm)];
         let is_wrong = |(_, value): &(&str, f64)| !(value.is_finite() && *value > 0.0);

@@ -6,7 +6,6 @@ mod numbers;
 mod pickle;
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::{Cursor, Read};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +13,7 @@ use safetensors::tensor::{Dtype, SafeTensors};
 
 use self::numbers::NumberType;
 use self::pickle::{StoredTensor, take, take_u64};
-use crate::artifact::{Tensor, Tensors};
+use crate::artifact::{MAX_WEIGHTS, Tensor, Tensors, read_bounded};
 
 #[derive(Debug, thiserror::Error)]
 pub enum WeightsError {
@@ -28,7 +27,7 @@ pub enum WeightsError {
 
 /// Reads all tensors of a file, as `f32`, by name.
 pub fn read(path: &Path) -> Result<Tensors, WeightsError> {
-    let bytes = fs::read(path).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+    let bytes = read_bounded(path, MAX_WEIGHTS).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
     parse(&bytes).map_err(|reason| WeightsError::Damaged { path: path.to_owned(), reason })
 }
 
@@ -54,13 +53,14 @@ fn from_zip(bytes: &[u8]) -> Result<Tensors, String> {
         .find_map(|name| name.strip_suffix("data.pkl"))
         .ok_or("it contains no data.pkl")?
         .to_owned();
+    // Files are stored without compression, so all together are smaller than the archive, unless they share bytes.
+    let mut n_left = bytes.len();
     let mut file = |name: &str| -> Result<Vec<u8>, String> {
         let name = format!("{root}{name}");
         let entry = archive.by_name(&name).map_err(|error| format!("{name}: {error}"))?;
-        // Files are stored without compression, so none is larger than the archive.
         let mut content = Vec::new();
-        let limit = bytes.len() as u64;
-        entry.take(limit).read_to_end(&mut content).map_err(|error| format!("{name}: {error}"))?;
+        entry.take(n_left as u64 + 1).read_to_end(&mut content).map_err(|error| format!("{name}: {error}"))?;
+        n_left = n_left.checked_sub(content.len()).ok_or("its files overlap")?;
         Ok(content)
     };
     let stored = pickle::tensors(&mut file("data.pkl")?.as_slice())?;
@@ -113,8 +113,8 @@ fn from_safetensors(bytes: &[u8]) -> Result<Tensors, String> {
     Ok(tensors)
 }
 
-/// Tensors with their values. All together have at most as many values as the file has bytes: with a
-/// stride of zero, a small file could otherwise ask for any amount of memory.
+/// Tensors with their values. None has more values than its storage, and all together have at most as many
+/// as the file has bytes: with a stride of zero, a small file could otherwise ask for any amount of memory.
 fn filled<'a>(
     stored: Vec<(String, StoredTensor)>,
     n_bytes: usize,
@@ -126,6 +126,7 @@ fn filled<'a>(
         let bytes = storage(&one.storage).ok_or_else(|| format!("storage {} is missing", one.storage))?;
         let n_values = one.shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
         n_left = n_values
+            .filter(|n_values| *n_values <= bytes.len() / one.number_type.n_bytes())
             .and_then(|n_values| n_left.checked_sub(n_values))
             .ok_or_else(|| format!("{name} is larger than the file"))?;
         let values = n_values.and_then(|n_values| strided(&one, n_values, bytes));
@@ -142,6 +143,9 @@ fn insert(
 ) -> Result<(), String> {
     let n_values = shape.iter().try_fold(1usize, |product, size| product.checked_mul(*size));
     match values.filter(|values| Some(values.len()) == n_values) {
+        Some(values) if values.iter().any(|value| !value.is_finite()) => {
+            return Err(format!("{name} contains a value that is not finite"));
+        }
         Some(values) => tensors.insert(name, Tensor::new(shape, values)),
         None => return Err(format!("{name} is larger than its storage")),
     };
@@ -201,6 +205,7 @@ mod tests {
         let error = fill(tensor(0, &[i32::MAX as usize], &[0]), 24).unwrap_err();
         assert_eq!(error, "a is larger than the file");
         assert!(fill(tensor(0, &[usize::MAX, 2], &[0, 0]), 24).is_err());
+        assert!(fill(tensor(0, &[7], &[0]), 24).is_err(), "the storage has six values");
         let many = (0..10).map(|at| (at.to_string(), tensor(0, &[6], &[1]))).collect();
         let bytes = [0; 24];
         assert!(filled(many, 24, |_| Some(&bytes)).unwrap_err().contains("larger than the file"));

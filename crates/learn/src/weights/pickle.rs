@@ -2,7 +2,8 @@
 //!
 //! A pickle is a program for a stack machine. Nothing that it names is run: calls are limited to the four
 //! that rebuild tensors. Values refer to each other by index and never own each other, so no input can
-//! make reading or dropping them recursive, however deeply it nests.
+//! make reading or dropping them recursive, however deeply it nests. A byte of a program may cost a few
+//! hundred bytes of memory, so the length of a program, of names and of shapes is bounded.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -47,6 +48,11 @@ struct Machine {
 
 const MALFORMED: &str = "its pickle is malformed";
 const TRUNCATED: &str = "it is truncated";
+/// The longest program, in bytes; that of ResNet-152 has 100 kB.
+const MAX_PROGRAM: usize = 1 << 20;
+/// The longest name, in bytes.
+const MAX_NAME: usize = 256;
+const MAX_DIMENSIONS: usize = 8;
 
 /// Takes bytes from the front of the input.
 pub fn take<'a>(code: &mut &'a [u8], count: usize) -> Result<&'a [u8], String> {
@@ -75,7 +81,7 @@ pub fn take_u64(code: &mut &[u8]) -> Result<u64, String> {
 }
 
 fn take_line(code: &mut &[u8]) -> Result<String, String> {
-    let end = code.iter().position(|byte| *byte == b'\n').ok_or(TRUNCATED)?;
+    let end = code.iter().take(MAX_NAME).position(|byte| *byte == b'\n').ok_or(MALFORMED)?;
     let text = String::from_utf8_lossy(take(code, end)?).into_owned();
     take(code, 1)?;
     Ok(text)
@@ -93,7 +99,11 @@ impl Machine {
 
     /// Runs the program to its end; returns the value on top of the stack.
     fn run(&mut self, code: &mut &[u8]) -> Result<Item, String> {
+        let n_bytes = code.len();
         loop {
+            if n_bytes - code.len() > MAX_PROGRAM {
+                return Err(format!("its pickle is longer than {MAX_PROGRAM} bytes"));
+            }
             let operation = take_u8(code)?;
             if operation == b'.' {
                 return self.pop();
@@ -226,9 +236,10 @@ impl Machine {
         self.stack.push(Item::Dictionary(self.dictionaries.len() - 1));
     }
 
+    /// A text that may be a name; a longer one is not.
     fn push_text(&mut self, code: &mut &[u8], length: usize) -> Result<(), String> {
-        let text = String::from_utf8_lossy(take(code, length)?).into_owned();
-        self.stack.push(Item::Text(text.into()));
+        let text = String::from_utf8_lossy(take(code, length)?);
+        self.stack.push(if length <= MAX_NAME { Item::Text(text.into()) } else { Item::None });
         Ok(())
     }
 
@@ -319,7 +330,7 @@ impl Machine {
     fn sizes(&self, item: &Item) -> Option<Vec<usize>> {
         let size =
             |item: &Item| if let Item::Int(value) = item { usize::try_from(*value).ok() } else { None };
-        self.tuple(item)?.iter().map(size).collect()
+        self.tuple(item).filter(|sizes| sizes.len() <= MAX_DIMENSIONS)?.iter().map(size).collect()
     }
 }
 
@@ -373,7 +384,7 @@ mod tests {
     fn values_that_are_nested_a_million_times_are_dropped_without_recursion() {
         for nest in [&[0x85][..], b"(t", b"]a", b"q\x00h\x00\x86"] {
             let mut code = vec![b'N'];
-            for _ in 0..1_000_000 / nest.len() {
+            for _ in 0..MAX_PROGRAM / nest.len() - 2 {
                 code.extend_from_slice(nest);
             }
             code.push(b'.');
@@ -381,6 +392,27 @@ mod tests {
         }
         let nested: Vec<u8> = [b"N".as_slice(), &[0x85; 1_000_000], b"."].concat();
         assert_eq!(tensors(&mut nested.as_slice()), Err("it is not a dictionary of tensors".into()));
+        let longer: Vec<u8> = [b"N".as_slice(), &[0x85; 2_000_000], b"."].concat();
+        assert_eq!(tensors(&mut longer.as_slice()), Err("its pickle is longer than 1048576 bytes".into()));
+    }
+
+    /// One shape of many dimensions, or one long name, could be copied by every few bytes of a program.
+    #[test]
+    fn what_can_be_repeated_is_small() {
+        let storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ";
+        let with_dimensions = |count: usize| {
+            let sizes = [b"(".as_slice(), &b"K\x01".repeat(count), b"t"].concat();
+            let call = [b"}X\x01\x00\x00\x00actorch._utils\n_rebuild_tensor_v2\n(", storage.as_slice(), b"K\x00"];
+            let code = [call.concat(), sizes.clone(), sizes, b"\x89)tRs.".to_vec()].concat();
+            tensors(&mut code.as_slice()).map(|found| found.len())
+        };
+        assert_eq!(with_dimensions(MAX_DIMENSIONS), Ok(1));
+        assert_eq!(with_dimensions(MAX_DIMENSIONS + 1), Err("one of its tensors is malformed".into()));
+        let text = |length: usize| {
+            let code = [b"X".as_slice(), &(length as u32).to_le_bytes(), &vec![b'a'; length], b"."].concat();
+            Machine::default().run(&mut code.as_slice()).unwrap()
+        };
+        assert!(matches!(text(MAX_NAME), Item::Text(_)) && matches!(text(MAX_NAME + 1), Item::None));
     }
 
     #[test]

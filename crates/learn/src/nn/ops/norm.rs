@@ -30,7 +30,7 @@ impl BatchNorm {
     pub fn new(parameters: &mut Parameters, name: &str, size: usize, rng: &mut Xoshiro256PlusPlus) -> Self {
         let mut filled = |part: &str, value: f32| {
             let id = parameters.add(format!("{name}.{part}"), &[size], size, rng);
-            parameters.get_mut(id).fill(value);
+            parameters.fill(id, value);
             id
         };
         Self {
