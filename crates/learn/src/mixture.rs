@@ -195,7 +195,8 @@ impl Mixture {
             let log_determinant = -whitening.diagonal().iter().map(|value| value.ln()).sum::<f64>();
             Ok(Component { weight: row[0], mean: row[1..=size].to_vec(), whitening, log_determinant })
         };
-        let components: Result<Vec<Component>, RestoreError> = values.chunks_exact(width).map(component).collect();
+        let components: Result<Vec<Component>, RestoreError> =
+            values.chunks_exact(width).map(component).collect();
         Ok(Self { components: components? })
     }
 }

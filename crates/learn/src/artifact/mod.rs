@@ -356,10 +356,7 @@ mod tests {
             let error = Artifact::read(&path, "detect").unwrap_err().to_string();
             assert!(error.contains("the most that a model may have"), "{error}");
         }
-        assert_eq!(
-            read_bounded(Path::new("/dev/zero"), 10).unwrap_err().kind(),
-            io::ErrorKind::FileTooLarge
-        );
+        assert_eq!(read_bounded(Path::new("/dev/zero"), 10).unwrap_err().kind(), io::ErrorKind::FileTooLarge);
     }
 
     #[test]

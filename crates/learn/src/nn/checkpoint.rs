@@ -87,8 +87,7 @@ impl TrainState {
             taken.load(&tensors)?;
             Ok::<_, RestoreError>(taken)
         };
-        let moments =
-            |name: &str| expect(tensors, name, &[parameters.values().len()]).map(<[f32]>::to_vec);
+        let moments = |name: &str| expect(tensors, name, &[parameters.values().len()]).map(<[f32]>::to_vec);
         let best = match &body.best {
             Some(best) => Some(Best {
                 validation: f64::from_bits(best.validation_bits),

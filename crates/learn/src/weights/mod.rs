@@ -27,7 +27,8 @@ pub enum WeightsError {
 
 /// Reads all tensors of a file, as `f32`, by name.
 pub fn read(path: &Path) -> Result<Tensors, WeightsError> {
-    let bytes = read_bounded(path, MAX_WEIGHTS).map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
+    let bytes = read_bounded(path, MAX_WEIGHTS)
+        .map_err(|source| WeightsError::Io { path: path.to_owned(), source })?;
     parse(&bytes).map_err(|reason| WeightsError::Damaged { path: path.to_owned(), reason })
 }
 
@@ -59,7 +60,10 @@ fn from_zip(bytes: &[u8]) -> Result<Tensors, String> {
         let name = format!("{root}{name}");
         let entry = archive.by_name(&name).map_err(|error| format!("{name}: {error}"))?;
         let mut content = Vec::new();
-        entry.take(n_left as u64 + 1).read_to_end(&mut content).map_err(|error| format!("{name}: {error}"))?;
+        entry
+            .take(n_left as u64 + 1)
+            .read_to_end(&mut content)
+            .map_err(|error| format!("{name}: {error}"))?;
         n_left = n_left.checked_sub(content.len()).ok_or("its files overlap")?;
         Ok(content)
     };

@@ -399,10 +399,12 @@ mod tests {
     /// One shape of many dimensions, or one long name, could be copied by every few bytes of a program.
     #[test]
     fn what_can_be_repeated_is_small() {
-        let storage = b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ";
+        let storage =
+            b"(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x01\x00\x00\x000X\x03\x00\x00\x00cpuK\x01tQ";
         let with_dimensions = |count: usize| {
             let sizes = [b"(".as_slice(), &b"K\x01".repeat(count), b"t"].concat();
-            let call = [b"}X\x01\x00\x00\x00actorch._utils\n_rebuild_tensor_v2\n(", storage.as_slice(), b"K\x00"];
+            let call =
+                [b"}X\x01\x00\x00\x00actorch._utils\n_rebuild_tensor_v2\n(", storage.as_slice(), b"K\x00"];
             let code = [call.concat(), sizes.clone(), sizes, b"\x89)tRs.".to_vec()].concat();
             tensors(&mut code.as_slice()).map(|found| found.len())
         };
