@@ -6,8 +6,8 @@ use learn::nn::train::{TrainSettings, TrainSettingsError};
 use serde::{Deserialize, Serialize};
 use workload::Millis;
 
-use crate::autoencoder::net::NetConfig;
-use crate::channel::{JobChannel, names};
+use crate::autoencoder::net::{Net, NetConfig, Shape};
+use crate::channel::{JobChannel, N_RATES, names};
 use crate::window::WindowSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,19 @@ impl Default for DetectorConfig {
     }
 }
 
+/// Bounds of what settings may ask for. They are far above what is useful, and low enough that training
+/// and scoring need a few gigabytes at most.
+const MAX_WINDOW: usize = 100_000;
+const MAX_STRIDE: usize = 1_000_000;
+const MAX_WINDOWS: usize = 100_000_000;
+const MAX_WIDTH: usize = 4_096;
+const MAX_BLOCKS: usize = 16;
+const MAX_KERNEL: usize = 255;
+const MAX_UNITS: usize = 65_536;
+/// Steps of a window times channels of the widest block.
+const MAX_ACTIVATIONS: usize = 1_000_000;
+const MAX_PARAMETERS: usize = 50_000_000;
+
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ConfigError {
     #[error("{0}")]
@@ -62,6 +75,19 @@ pub enum ConfigError {
     TooShort { window: usize, n_blocks: usize },
     #[error("{0} must be at least 1")]
     Zero(&'static str),
+    #[error("{name} must be at most {max}, not {value}")]
+    TooLarge { name: &'static str, value: usize, max: usize },
+    #[error("net.widths must list at most {MAX_BLOCKS} blocks, not {0}")]
+    TooManyBlocks(usize),
+    #[error(
+        "net.widths: {width} channels for a window of {window} steps are too many; \
+         their product must be at most {MAX_ACTIVATIONS}"
+    )]
+    Activations { window: usize, width: usize },
+    #[error("net: the network would have {0} parameters; at most {MAX_PARAMETERS} are supported")]
+    Parameters(usize),
+    #[error("divergence_weight must be a number that is not negative")]
+    Weight,
     #[error("train.{0}")]
     Train(#[from] TrainSettingsError),
     #[error("net.kernel must be odd")]
@@ -92,21 +118,33 @@ impl DetectorConfig {
 
     pub fn validate(self) -> Result<ValidConfig, ConfigError> {
         let net = &self.net;
+        let widths = || net.widths.iter().copied();
+        let widest = widths().max().unwrap_or(0);
         let counts = [
-            ("window", self.window),
-            ("stride", self.stride),
-            ("max_windows", self.max_windows),
-            ("n_neighbours", self.n_neighbours),
-            ("net.widths", net.widths.iter().copied().min().unwrap_or(0)),
-            ("net.n_hidden", net.n_hidden),
-            ("net.n_latent", net.n_latent),
-            ("net.n_graph_hidden", net.n_graph_hidden),
+            ("window", self.window, MAX_WINDOW),
+            ("stride", self.stride, MAX_STRIDE),
+            ("max_windows", self.max_windows, MAX_WINDOWS),
+            ("n_neighbours", self.n_neighbours, MAX_WINDOWS),
+            ("net.widths", widths().min().unwrap_or(0), MAX_WIDTH),
+            ("net.widths", widest, MAX_WIDTH),
+            ("net.kernel", net.kernel, MAX_KERNEL),
+            ("net.n_hidden", net.n_hidden, MAX_UNITS),
+            ("net.n_latent", net.n_latent, MAX_UNITS),
+            ("net.n_graph_hidden", net.n_graph_hidden, MAX_UNITS),
         ];
-        if let Some((name, _)) = counts.iter().find(|(_, count)| *count == 0) {
-            return Err(ConfigError::Zero(name));
+        for (name, value, max) in counts {
+            if value == 0 {
+                return Err(ConfigError::Zero(name));
+            }
+            if value > max {
+                return Err(ConfigError::TooLarge { name, value, max });
+            }
         }
         self.train.clone().check()?;
         let n_blocks = net.widths.len();
+        if n_blocks > MAX_BLOCKS {
+            return Err(ConfigError::TooManyBlocks(n_blocks));
+        }
         if self.window >> n_blocks == 0 {
             return Err(ConfigError::TooShort { window: self.window, n_blocks });
         }
@@ -116,12 +154,28 @@ impl DetectorConfig {
         if !(self.false_alarm_rate > 0.0 && self.false_alarm_rate < 0.5) {
             return Err(ConfigError::Rate);
         }
+        if !(self.divergence_weight >= 0.0 && self.divergence_weight.is_finite()) {
+            return Err(ConfigError::Weight);
+        }
         let mut names = names(&self.channels);
         names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(ConfigError::DuplicateChannel(pair[0])),
-            None => Ok(ValidConfig(self)),
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(ConfigError::DuplicateChannel(pair[0]));
         }
+        if self.window * widest > MAX_ACTIVATIONS {
+            return Err(ConfigError::Activations { window: self.window, width: widest });
+        }
+        match self.n_parameters() {
+            n_parameters if n_parameters > MAX_PARAMETERS => Err(ConfigError::Parameters(n_parameters)),
+            _ => Ok(ValidConfig(self)),
+        }
+    }
+
+    /// The number of parameters of a network with all optional layers.
+    fn n_parameters(&self) -> usize {
+        let n_channels = N_RATES + self.channels.len();
+        let shape = Shape { n_steps: self.window, n_channels, has_graph: true, is_variational: true };
+        Net::n_parameters(&self.net, shape)
     }
 
     pub fn window_spec(&self, period: Millis, stride: usize) -> WindowSpec {
@@ -144,7 +198,46 @@ mod tests {
         assert!(rejected("[train]\nbatch_size = 0").contains("train.batch_size"));
         assert!(rejected("[train]\nlearning_rate = -1.0").contains("train.learning_rate"));
         assert!(rejected("[train]\nmax_gradient_norm = 0.0").contains("train.max_gradient_norm"));
+        assert!(rejected("divergence_weight = nan").contains("divergence_weight"));
         let config = DetectorConfig::from_toml("window = 60\nchannels = [\"io-pressure\"]").unwrap();
         assert_eq!((config.window, config.channels.len()), (60, 1));
+    }
+
+    #[test]
+    fn settings_that_ask_for_too_much_are_rejected_by_name() {
+        let rejected = |text: &str| DetectorConfig::from_toml(text).unwrap_err().to_string();
+        let huge = [1u64 << 31, 1_000_000_000_000, i64::MAX as u64];
+        for name in ["window", "stride", "max_windows", "n_neighbours"] {
+            for value in huge {
+                let error = rejected(&format!("{name} = {value}"));
+                assert!(error.starts_with(&format!("{name} must be at most")), "{error}");
+            }
+        }
+        for (table, name) in [
+            ("net", "kernel"),
+            ("net", "n_hidden"),
+            ("net", "n_latent"),
+            ("net", "n_graph_hidden"),
+            ("train", "n_epochs"),
+            ("train", "batch_size"),
+            ("train", "warm_up_epochs"),
+            ("train", "patience"),
+        ] {
+            for value in huge {
+                let error = rejected(&format!("[{table}]\n{name} = {value}"));
+                assert!(error.starts_with(&format!("{table}.{name} must be at most")), "{error}");
+            }
+        }
+        // A shift by 64 bits would count as none.
+        let widths = |n_blocks: usize, width: u64| {
+            rejected(&format!("[net]\nwidths = [{}]", vec![width.to_string(); n_blocks].join(", ")))
+        };
+        assert!(widths(64, 8).contains("at most 16 blocks, not 64"), "{}", widths(64, 8));
+        assert!(widths(2, 1 << 40).starts_with("net.widths must be at most 4096"));
+        assert!(
+            rejected("window = 50000").starts_with("net.widths: 64 channels for a window of 50000 steps")
+        );
+        let many = "window = 10000\n[net]\nwidths = [100]\nn_hidden = 60000";
+        assert!(rejected(many).contains("parameters; at most"), "{}", rejected(many));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use learn::tail::{Tail, TailError};
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,14 @@ impl Thresholds {
         Ok(Self { rate, for_all: Threshold::fit(&all, rate)?, for_kind })
     }
 
+    /// Checks thresholds that were read from a file.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        ensure(self.rate > 0.0 && self.rate < 1.0, "the rate of its thresholds is not between 0 and 1")?;
+        let mut all = self.for_kind.values().chain([&self.for_all]);
+        let is_valid = |one: &Threshold| one.score.is_finite() && one.tail.is_valid();
+        ensure(all.all(is_valid), "one of its thresholds is not a number or has no tail")
+    }
+
     /// The threshold of a window: that of the kind of its job if there is one, else the one for all.
     pub fn of(&self, kind: Option<&str>) -> &Threshold {
         kind.and_then(|kind| self.for_kind.get(kind)).unwrap_or(&self.for_all)
@@ -100,5 +109,13 @@ mod tests {
         let exceeded = all.iter().filter(|(score, _)| thresholds.for_all.is_exceeded_by(*score)).count();
         assert!((15..=25).contains(&exceeded), "1 % of 2,000 is 20, not {exceeded}");
         assert!(Thresholds::fit(&[], 0.01).is_err());
+        assert_eq!(thresholds.check(), Ok(()));
+        let with_share = |share: f64| {
+            let mut changed = thresholds.clone();
+            changed.for_all.tail.share = share;
+            changed
+        };
+        assert!(with_share(0.0).check().is_err() && with_share(2.0).check().is_err());
+        assert!(Thresholds { rate: 1.0, ..thresholds }.check().is_err());
     }
 }

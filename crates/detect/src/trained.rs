@@ -1,9 +1,11 @@
 //! A trained detector: its weights, thresholds and origin, in memory and on disk.
 
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 use archive::Archive;
-use learn::artifact::{Artifact, ArtifactError, DataOrigin, Provenance};
+use learn::artifact::restore::RestoreError;
+use learn::artifact::{Artifact, ArtifactError, DataOrigin, Provenance, Tensors};
 use learn::family::{Family, Stored};
 use serde::{Deserialize, Serialize};
 use workload::Millis;
@@ -22,6 +24,9 @@ use crate::pca::Components;
 use crate::threshold::Thresholds;
 use crate::variational::Variational;
 use crate::window::{WindowBatch, WindowSpec};
+
+/// The sampling periods that a detector may be for.
+const PERIODS: RangeInclusive<Millis> = Millis(1)..=Millis(86_400_000);
 
 /// What a detector was trained on, and its error on validation data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -131,35 +136,14 @@ impl TrainedDetector {
         if channels != names(&config.channels) {
             return Err(damaged(format!("it is for the channels {}", channels.join(", "))).into());
         }
-        let tensors = &tensors;
-        let mismatched =
-            || damaged(format!("its weights are not those of a detector of kind {}", kind.name()));
-        let network = || {
-            let mut net = new_net(kind, &config, 0);
-            net.parameters.load(tensors).map_err(|error| damaged(error.to_string()))?;
-            Ok::<_, ArtifactError>(net)
-        };
-        let detector: Box<dyn Detector> = match kind {
-            DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
-                Box::new(Autoencoder { net: network()?, scope: scope_of(kind) })
-            }
-            DetectorKind::Vae => Box::new(Variational { net: network()? }),
-            DetectorKind::Hierarchy => {
-                let base = Autoencoder { net: network()?, scope: GraphScope::Thread };
-                Box::new(Hierarchy::from_tensors(base, tensors).ok_or_else(mismatched)?)
-            }
-            DetectorKind::Pca => Box::new(Components::from_tensors(tensors).ok_or_else(mismatched)?),
-            DetectorKind::Nearest => Box::new(Nearest::from_tensors(tensors).ok_or_else(mismatched)?),
-        };
-        Ok(Self {
-            kind,
-            config,
-            period: Millis(period_ms),
-            thresholds,
-            origin,
-            data: provenance.data,
-            detector,
-        })
+        let invalid = |error: RestoreError| damaged(error.to_string());
+        thresholds.check().map_err(invalid)?;
+        let period = Millis(period_ms);
+        if !PERIODS.contains(&period) {
+            return Err(damaged(format!("it is for a sampling period of {period_ms} ms")).into());
+        }
+        let detector = restore(kind, &config, &tensors).map_err(invalid)?;
+        Ok(Self { kind, config, period, thresholds, origin, data: provenance.data, detector })
     }
 
     /// Checks that an archive was sampled as often as the training data.
@@ -185,14 +169,39 @@ pub(crate) fn scope_of(kind: DetectorKind) -> GraphScope {
     }
 }
 
-pub(crate) fn new_net(kind: DetectorKind, config: &DetectorConfig, seed: u64) -> Net {
-    let shape = Shape {
+pub(crate) fn new_net(kind: DetectorKind, config: &ValidConfig, seed: u64) -> Net {
+    Net::new(&config.net, shape_of(kind, config), seed)
+}
+
+fn shape_of(kind: DetectorKind, config: &DetectorConfig) -> Shape {
+    Shape {
         n_steps: config.window,
         n_channels: N_RATES + config.channels.len(),
         has_graph: scope_of(kind) != GraphScope::Thread,
         is_variational: kind == DetectorKind::Vae,
-    };
-    Net::new(&config.net, shape, seed)
+    }
+}
+
+fn restore(
+    kind: DetectorKind,
+    config: &ValidConfig,
+    tensors: &Tensors,
+) -> Result<Box<dyn Detector>, RestoreError> {
+    let shape = shape_of(kind, config);
+    let network = || Net::restore(&config.net, shape, tensors);
+    let (n_latent, size) = (config.net.n_latent, shape.n_steps * shape.n_channels);
+    Ok(match kind {
+        DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
+            Box::new(Autoencoder { net: network()?, scope: scope_of(kind) })
+        }
+        DetectorKind::Vae => Box::new(Variational { net: network()? }),
+        DetectorKind::Hierarchy => {
+            let base = Autoencoder { net: network()?, scope: GraphScope::Thread };
+            Box::new(Hierarchy::restore(base, tensors)?)
+        }
+        DetectorKind::Pca => Box::new(Components::restore(tensors, n_latent, size)?),
+        DetectorKind::Nearest => Box::new(Nearest::restore(tensors, n_latent, size)?),
+    })
 }
 
 #[cfg(test)]
@@ -225,6 +234,12 @@ mod tests {
         assert!(rejected("\"other\"", "\"memory\"").contains("channels"));
         assert!(rejected("\"window\": 40", "\"window\": 0").contains("window must be at least 1"));
         assert!(rejected("\"n_latent\": 4", "\"n_latent\": 5").contains("damaged"));
+        for period in ["0", "-1000", "9223372036854775807"] {
+            let change = format!("\"period_ms\": {period}");
+            assert!(rejected("\"period_ms\": 1000", &change).contains("sampling period"));
+        }
+        let large = rejected("\"n_hidden\": 16", "\"n_hidden\": 1000000000000");
+        assert!(large.contains("net.n_hidden must be at most"), "{large}");
         assert!(TrainedDetector::read(&golden.join("..")).is_err());
     }
 }

@@ -4,6 +4,8 @@
 
 use std::ops::Range;
 
+use learn::artifact::Tensors;
+use learn::artifact::restore::RestoreError;
 use learn::nn::ops::arithmetic::add;
 use learn::nn::ops::block::{Block, Resize};
 use learn::nn::ops::conv::Conv;
@@ -87,10 +89,27 @@ struct GraphLayer {
 }
 
 impl Net {
+    /// A network with random parameters.
     pub fn new(config: &NetConfig, shape: Shape, seed: u64) -> Self {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut parameters = Parameters::default();
-        let p = &mut parameters;
+        let net = Self::build(config, shape, &mut parameters, seed);
+        Self { parameters, ..net }
+    }
+
+    /// A network whose parameters are stored.
+    pub fn restore(config: &NetConfig, shape: Shape, tensors: &Tensors) -> Result<Self, RestoreError> {
+        let (net, parameters) = Parameters::restore(tensors, |p| Self::build(config, shape, p, 0))?;
+        Ok(Self { parameters, ..net })
+    }
+
+    /// The number of parameters of such a network.
+    pub fn n_parameters(config: &NetConfig, shape: Shape) -> usize {
+        Parameters::count(|p| Self::build(config, shape, p, 0))
+    }
+
+    /// The layers; their parameters are added to `p`.
+    fn build(config: &NetConfig, shape: Shape, p: &mut Parameters, seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut lengths = vec![shape.n_steps];
         let mut channels = vec![shape.n_channels - 1];
         let mut blocks = Vec::new();
@@ -124,8 +143,8 @@ impl Net {
             // A thread's own embedding is in the sum already, so it sends itself no message.
             let messages = Messages::new(p, "graph.strength", n_graph, false, &mut rng);
             // It begins by changing nothing: messages of many threads at random would drown what each one is.
-            p.get_mut(second.weight).fill(0.0);
-            p.get_mut(second.bias).fill(0.0);
+            p.fill(second.weight, 0.0);
+            p.fill(second.bias, 0.0);
             GraphLayer { from, to, messages, first, second }
         });
         // What the encoder halved from is what the decoder doubles to; the last doubling is after the
@@ -140,7 +159,7 @@ impl Net {
             Conv::new(p, "decoder.rates", config.kernel, [channels[1], shape.n_channels], &mut rng);
         Self {
             shape,
-            parameters,
+            parameters: Parameters::default(),
             blocks,
             to_hidden,
             to_latent,

@@ -3,7 +3,8 @@
 //!
 //! All estimates are medians, so that a few anomalous windows in the training data change little.
 
-use learn::artifact::Tensor;
+use learn::artifact::restore::{RestoreError, ensure, expect};
+use learn::artifact::{Tensor, Tensors};
 use learn::stats::{MAD_TO_STD, mad_std, median};
 
 /// The variance of a median of many normal variables, relative to that of their mean.
@@ -140,22 +141,21 @@ impl GroupDeviation {
         mean_square(&self.offsets_from_peers(deviations, member))
     }
 
-    /// The number of dimensions.
-    pub fn size(&self) -> usize {
-        self.centre.len()
-    }
-
     pub fn to_tensor(&self) -> Tensor {
         let values = [&self.centre, &self.common, &self.individual];
         let values: Vec<f32> = values.into_iter().flatten().map(|value| *value as f32).collect();
         Tensor::new(vec![3, self.centre.len()], values)
     }
 
-    pub fn from_tensor(tensor: &Tensor, pool: Pool) -> Option<Self> {
-        let [3, size @ (1..)] = *tensor.shape() else { return None };
-        let rows = tensor.as_f32()?.chunks_exact(size);
-        let mut rows = rows.map(|row| row.iter().map(|value| f64::from(*value)).collect());
-        Some(Self { pool, centre: rows.next()?, common: rows.next()?, individual: rows.next()? })
+    /// The distribution that [`Self::to_tensor`] stored, of deviations with `size` dimensions.
+    pub fn restore(tensors: &Tensors, name: &str, size: usize, pool: Pool) -> Result<Self, RestoreError> {
+        let values: Vec<f64> =
+            expect(tensors, name, &[3, size])?.iter().map(|value| f64::from(*value)).collect();
+        let (centre, variances) = values.split_at(size);
+        ensure(variances.iter().all(|variance| *variance > 0.0), "the variance of a level is not positive")?;
+        let (common, individual) = variances.split_at(size);
+        let [centre, common, individual] = [centre, common, individual].map(<[f64]>::to_vec);
+        Ok(Self { pool, centre, common, individual })
     }
 }
 

@@ -16,6 +16,7 @@ use learn::Matrix;
 use std::ops::Range;
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::RestoreError;
 use learn::mixture::{Mixture, MixtureError};
 use rayon::prelude::*;
 use workload::Stop;
@@ -81,11 +82,11 @@ impl Hierarchy {
         Ok(FittedHierarchy { hierarchy: Self { base, mixture, levels }, validation_scores })
     }
 
-    pub fn from_tensors(base: Autoencoder, tensors: &Tensors) -> Option<Self> {
+    pub fn restore(base: Autoencoder, tensors: &Tensors) -> Result<Self, RestoreError> {
         let n_channels = base.net.shape.n_channels;
         let size = features(&vec![0.0; n_channels], n_channels).len() + 1;
-        let mixture = Mixture::from_tensor(tensors.get("mixture")?, size)?;
-        Some(Self { base, mixture, levels: Levels::from_tensors(tensors, size)? })
+        let mixture = Mixture::restore(tensors, "mixture", size)?;
+        Ok(Self { base, mixture, levels: Levels::restore(tensors, size)? })
     }
 
     /// The features of one window that deviate at a level, in natural units.

@@ -1,6 +1,7 @@
 //! Tail probabilities of distances: how rarely a normal window is at least as far off, as −log10 p.
 
-use learn::artifact::Tensor;
+use learn::artifact::restore::{RestoreError, ensure, expect};
+use learn::artifact::{Tensor, Tensors};
 
 const N_QUANTILES: usize = 64;
 const MIN_DISTANCE: f64 = 1e-9;
@@ -78,10 +79,12 @@ impl NormalDistances {
         Tensor::row(values)
     }
 
-    pub fn from_tensor(tensor: &Tensor) -> Option<Self> {
-        let values: Vec<f64> = tensor.as_f32()?.iter().map(|value| f64::from(*value)).collect();
-        let (exponent, quantiles) = values.split_last()?;
-        (quantiles.len() == N_QUANTILES).then(|| Self { quantiles: quantiles.to_vec(), exponent: *exponent })
+    pub fn restore(tensors: &Tensors, name: &str) -> Result<Self, RestoreError> {
+        let values = expect(tensors, name, &[N_QUANTILES + 1])?;
+        let (exponent, quantiles) = (f64::from(values[N_QUANTILES]), &values[..N_QUANTILES]);
+        ensure(exponent >= 0.0, "the exponent of a tail is negative")?;
+        ensure(quantiles.is_sorted() && quantiles[0] >= 0.0, "the quantiles of distances are not in order")?;
+        Ok(Self { quantiles: quantiles.iter().map(|quantile| f64::from(*quantile)).collect(), exponent })
     }
 }
 
@@ -102,6 +105,20 @@ mod tests {
         assert_eq!(fitted.minus_log10_p(0.0), 0.0);
         assert!(fitted.minus_log10_p(1e30).is_finite());
         assert!(NormalDistances::fit(vec![0.0; 50], 50).minus_log10_p(1.0).is_finite(), "no variation");
+    }
+
+    #[test]
+    fn stored_quantiles_have_to_be_in_order() {
+        let restored = |change: &dyn Fn(&mut Vec<f32>)| {
+            let mut values: Vec<f32> = (0..=N_QUANTILES as u16).map(f32::from).collect();
+            change(&mut values);
+            NormalDistances::restore(&[("job".to_owned(), Tensor::row(values))].into(), "job")
+        };
+        assert!(restored(&|_| {}).is_ok());
+        assert!(restored(&|values| values.swap(3, 9)).is_err());
+        assert!(restored(&|values| values[0] = -1.0).is_err());
+        assert!(restored(&|values| values[N_QUANTILES] = -1.0).is_err());
+        assert!(restored(&|values| values.truncate(9)).is_err());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::RestoreError;
 use learn::mixture::Mixture;
 use rayon::prelude::*;
 use workload::JobId;
@@ -143,22 +144,24 @@ impl Levels {
     }
 
     /// `size` is the number of features.
-    pub fn from_tensors(tensors: &Tensors, size: usize) -> Option<Self> {
-        let group = |name: &str, pool| GroupDeviation::from_tensor(tensors.get(name)?, pool);
+    pub fn restore(tensors: &Tensors, size: usize) -> Result<Self, RestoreError> {
         let mut distances = Vec::new();
         for level in Level::ALL {
-            distances.push(match tensors.get(&format!("surprise.{}", stored_name(level))) {
-                Some(tensor) => NormalDistances::from_tensor(tensor)?,
-                // The first models did not have this level.
-                None if level == Level::Reconstruction => NormalDistances::uninformative(),
-                None => return None,
+            let name = format!("surprise.{}", stored_name(level));
+            // The first models did not have this level.
+            let is_absent = level == Level::Reconstruction && !tensors.contains_key(&name);
+            distances.push(if is_absent {
+                NormalDistances::uninformative()
+            } else {
+                NormalDistances::restore(tensors, &name)?
             });
         }
-        let job = group("level.job", Pool::Mean)?;
-        let node = group("level.node", Pool::Median)?;
-        let cluster = group("level.cluster", Pool::Median)?;
-        let is_consistent = [&job, &node, &cluster].iter().all(|group| group.size() == size);
-        is_consistent.then_some(Self { job, node, cluster, distances })
+        Ok(Self {
+            job: GroupDeviation::restore(tensors, "level.job", size, Pool::Mean)?,
+            node: GroupDeviation::restore(tensors, "level.node", size, Pool::Median)?,
+            cluster: GroupDeviation::restore(tensors, "level.cluster", size, Pool::Median)?,
+            distances,
+        })
     }
 
     pub fn tensors(&self) -> Tensors {

@@ -2,6 +2,7 @@
 //! embedding is that of the principal components.
 
 use learn::Matrix;
+use learn::artifact::restore::{RestoreError, expect_rows};
 use learn::artifact::{Tensor, Tensors};
 use learn::pca::PcaError;
 use learn::stats::squared_distance;
@@ -34,11 +35,11 @@ impl Nearest {
         Ok(Self { stored, components: Components::fit(sample, n_components)? })
     }
 
-    pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
-        let remembered = tensors.get(TENSOR)?;
-        let [_, n_columns @ (1..)] = *remembered.shape() else { return None };
-        let components = Components::from_tensors(tensors)?;
-        Some(Self { stored: Matrix::new(remembered.as_f32()?.to_vec(), n_columns), components })
+    /// `size` is the number of values of a window.
+    pub fn restore(tensors: &Tensors, n_components: usize, size: usize) -> Result<Self, RestoreError> {
+        let components = Components::restore(tensors, n_components, size)?;
+        let stored = expect_rows(tensors, TENSOR, size)?;
+        Ok(Self { stored: Matrix::new(stored.to_vec(), size), components })
     }
 
     fn nearest(&self, window: &[f32]) -> &[f32] {

@@ -1,6 +1,7 @@
 //! The PCA baseline: the score is the error of the reconstruction from the first principal components.
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::RestoreError;
 use learn::pca::PcaError;
 use learn::{Matrix, Pca};
 
@@ -21,8 +22,9 @@ impl Components {
         Ok(Self { pca: Pca::fit(&windows, n_components)? })
     }
 
-    pub fn from_tensors(tensors: &Tensors) -> Option<Self> {
-        Some(Self { pca: Pca::from_tensor(tensors.get(TENSOR)?)? })
+    /// `size` is the number of values of a window.
+    pub fn restore(tensors: &Tensors, n_components: usize, size: usize) -> Result<Self, RestoreError> {
+        Ok(Self { pca: Pca::restore(tensors, TENSOR, n_components, size)? })
     }
 }
 
