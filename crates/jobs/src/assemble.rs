@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,14 @@ impl ValueRange {
             min: range.min.min(value),
             max: range.max.max(value),
         })
+    }
+
+    /// Checks a range that was read from a file.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        ensure(
+            self.min <= self.max || *self == Self::of(&[]),
+            "the least value of a range exceeds the largest",
+        )
     }
 
     /// A range of no values limits nothing.
@@ -116,7 +125,9 @@ fn column_of(spec: &ColumnSpec, jobs: &FeatureTable, times: &BTreeMap<&str, Vec<
             else {
                 return numbers(unknown());
             };
-            let codes: Vec<usize> = jobs.column(at).iter().map(|code| *code as usize).collect();
+            // Constraints may have changed a code.
+            let last = names.len().saturating_sub(1);
+            let codes: Vec<usize> = jobs.column(at).iter().map(|code| (*code as usize).min(last)).collect();
             let known = match spec.format {
                 Some(_) => Column::from_cells(&spec.name, names.iter().map(String::as_str)),
                 None => Column::text(&spec.name, names),

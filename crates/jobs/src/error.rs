@@ -71,8 +71,10 @@ pub enum TraceError {
     Unsupported { column: String, found: String },
     #[error("column {column} has {found} values in a row group of {expected} rows")]
     UnevenColumn { column: String, found: u64, expected: u64 },
-    #[error("its index points outside the file")]
+    #[error("its footer points outside the file")]
     OutsideFile,
+    #[error("its footer and its pages contradict each other")]
+    Contradiction,
     #[error("there are {found} columns, and a job trace has at most {most}")]
     TooManyColumns { found: usize, most: usize },
     #[error("there is no column {column}; the columns are {}", available.join(", "))]
@@ -129,6 +131,8 @@ pub enum RequestError {
     NeverSeen { column: String, value: String },
     #[error("{column}={value}: {value} is not a number")]
     NotANumber { column: String, value: String },
+    #[error("the model implies {n_jobs} jobs, and at most {limit} are sampled unless their number is given")]
+    TooManyJobs { n_jobs: usize, limit: usize },
     #[error("only {n_matching} of {n_sampled} sampled jobs meet the condition")]
     TooRare { n_matching: usize, n_sampled: usize },
 }

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TraceError;
@@ -31,6 +32,21 @@ pub struct FeatureSpec {
 impl FeatureSpec {
     pub fn is_category(&self) -> bool {
         matches!(self.kind, FeatureKind::Category { .. })
+    }
+
+    /// Checks a feature that was read from a file.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        match &self.kind {
+            FeatureKind::Number { .. } => Ok(()),
+            FeatureKind::Category { names } => ensure(!names.is_empty(), "a category has no names"),
+        }
+    }
+
+    /// Checks stored values: codes of categories have to have names.
+    pub fn check_values(&self, values: &[f64]) -> Result<(), RestoreError> {
+        let FeatureKind::Category { names } = &self.kind else { return Ok(()) };
+        let has_name = |code: &f64| (0.0..names.len() as f64).contains(code);
+        ensure(values.iter().all(has_name), "a value of a category has no name")
     }
 
     /// The value that would be read back after writing this one.

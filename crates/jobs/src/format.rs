@@ -1,14 +1,18 @@
 //! How batch systems write numbers: plain, as dates and times, as durations.
 
 use chrono::{DateTime, NaiveDateTime};
-use serde::{Deserialize, Serialize};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// How the numbers of a column are written. Times are seconds since the epoch, durations are seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// At most this many digits after the decimal point.
-    Plain { decimals: u8 },
+    Plain {
+        #[serde(deserialize_with = "decimals")]
+        decimals: u8,
+    },
     /// `2021-01-01 21:18:32`, with or without a fraction of a second.
     #[serde(alias = "moment")]
     DateTime,
@@ -128,6 +132,14 @@ impl Format {
     }
 }
 
+fn decimals<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u8, D::Error> {
+    let found = u8::deserialize(deserializer)?;
+    if usize::from(found) > MAX_DECIMALS {
+        return Err(D::Error::custom(format!("at most {MAX_DECIMALS} decimals can be written, not {found}")));
+    }
+    Ok(found)
+}
+
 fn decimals_of(text: &str) -> u8 {
     if text.contains(['e', 'E']) {
         return 0;
@@ -192,6 +204,13 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn more_decimals_than_can_be_written_are_rejected() {
+        let parsed = |text: &str| serde_json::from_str::<Format>(text);
+        assert_eq!(parsed(r#"{"plain":{"decimals":6}}"#).unwrap(), Format::Plain { decimals: 6 });
+        assert!(parsed(r#"{"plain":{"decimals":200}}"#).unwrap_err().to_string().contains("at most 6"));
+    }
 
     #[test]
     fn cells_are_recognised_and_written_as_they_were_read() {

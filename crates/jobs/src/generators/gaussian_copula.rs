@@ -1,5 +1,6 @@
 //! A Gaussian copula: the empirical distribution of every feature, and the correlations of their normal scores.
 
+use learn::artifact::restore::{self, RestoreError, ensure, expect_tensor};
 use learn::artifact::{Tensor, Tensors, Values};
 use nalgebra::{Cholesky, DMatrix};
 use rand::{RngExt, SeedableRng};
@@ -10,7 +11,7 @@ use workload::{Stop, Stopped};
 use super::Generator;
 use super::encoding::NormalScores;
 use crate::error::{Error, Result};
-use crate::features::FeatureTable;
+use crate::features::{FeatureSpec, FeatureTable};
 
 /// Added to the diagonal, so that features with a correlation of one do not make the matrix singular.
 const RIDGE: f64 = 1e-6;
@@ -42,20 +43,23 @@ impl GaussianCopula {
         Ok(Self { scores, factor })
     }
 
-    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let scores: NormalScores = serde_json::from_value(settings.clone()).ok()?;
-        let tensor = tensors.get(FACTOR)?;
-        let size = scores.n_features();
-        if tensor.shape() != [size, size] {
-            return None;
-        }
+    pub fn restore(
+        specs: &[FeatureSpec],
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> Result<Self, RestoreError> {
+        let scores: NormalScores = restore::settings(settings)?;
+        scores.check(specs)?;
+        let tensor = expect_tensor(tensors, FACTOR)?;
+        let size = specs.len();
+        ensure(tensor.shape() == [size, size], "its correlations are those of other features")?;
         let values: Vec<f64> = match tensor.values() {
             Values::F64(values) => values.clone(),
             // Version 1 of the format.
             Values::F32(values) => values.iter().map(|value| f64::from(*value)).collect(),
-            _ => return None,
+            _ => return Err(RestoreError::Type { name: FACTOR.to_owned(), expected: "f64" }),
         };
-        Some(Self { scores, factor: DMatrix::from_row_iterator(size, size, values) })
+        Ok(Self { scores, factor: DMatrix::from_row_iterator(size, size, values) })
     }
 }
 

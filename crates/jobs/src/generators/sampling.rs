@@ -16,6 +16,8 @@ use crate::table::Table;
 
 /// How many jobs may be sampled for each one that meets a condition.
 const MAX_TRIES: usize = 500;
+/// The largest number of jobs that a model, and not the request, may ask for.
+const MAX_IMPLICIT_JOBS: usize = 10_000_000;
 const WEEK: f64 = 7.0 * 86_400.0;
 const HOUR: f64 = 3_600.0;
 
@@ -96,7 +98,7 @@ impl TrainedGenerator {
         let n_jobs = match request.extent {
             SampleExtent::Span(span) => return self.sample_span(span, &required, request, stop),
             SampleExtent::Jobs(n_jobs) => n_jobs.get(),
-            SampleExtent::LikeTraining => self.origin().n_jobs,
+            SampleExtent::LikeTraining => implicit(self.origin().n_jobs)?,
         };
         let mut jobs = self.sample_matching(n_jobs, &required, request.seed, stop)?;
         for interval in &mut jobs.columns_mut()[0] {
@@ -174,11 +176,12 @@ impl TrainedGenerator {
         let mut since_last = 0.0;
         let mut n_sampled = 0;
         let mut seeds = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let n_in_batch = self.origin().n_jobs.min(MAX_IMPLICIT_JOBS).max(n_jobs);
         while columns[0].len() < n_jobs {
-            if n_sampled >= MAX_TRIES * n_jobs.max(self.origin().n_jobs) {
+            if n_sampled >= n_in_batch.saturating_mul(MAX_TRIES) {
                 return Err(RequestError::TooRare { n_matching: columns[0].len(), n_sampled }.into());
             }
-            let batch = self.sample_features(self.origin().n_jobs.max(n_jobs), seeds.random(), stop)?;
+            let batch = self.sample_features(n_in_batch, seeds.random(), stop)?;
             n_sampled += batch.n_jobs();
             for job in 0..batch.n_jobs() {
                 since_last += batch.value(0, job);
@@ -243,17 +246,18 @@ impl TrainedGenerator {
             self.schema().epoch().zip(self.schema().first_submission).map(|(epoch, first)| epoch + first);
         let skipped = training_start.map_or(0.0, |start| (span.from - start).rem_euclid(WEEK));
         let n_expected = (span.seconds() + skipped + HOUR) / mean_interval.max(1e-6);
-        let mut n_jobs = (n_expected * 1.3) as usize + self.origin().n_jobs;
+        let mut n_jobs = ((n_expected * 1.3) as usize).saturating_add(self.origin().n_jobs);
         loop {
-            let jobs = self.sample_matching(n_jobs, required, seed, stop)?;
+            let jobs = self.sample_matching(implicit(n_jobs)?, required, seed, stop)?;
             let arrivals = jobs.arrivals();
             let end = skipped + span.to - span.from;
             if arrivals.last().is_some_and(|last| *last < end) {
                 n_jobs *= 2;
                 continue;
             }
-            let first = arrivals.partition_point(|arrival| *arrival < skipped);
             let last = arrivals.partition_point(|arrival| *arrival < end);
+            // Arrivals are not in order if intervals are negative.
+            let first = arrivals.partition_point(|arrival| *arrival < skipped).min(last);
             let arrivals = arrivals[first..last].iter().map(|arrival| arrival - skipped).collect();
             return Ok((jobs.slice(first..last), arrivals));
         }
@@ -264,6 +268,12 @@ impl TrainedGenerator {
         let FeatureKind::Number { format } = self.specs()[0].kind else { return };
         round_arrivals(&mut jobs.columns_mut()[0], format);
     }
+}
+
+/// A number of jobs that the request does not name.
+fn implicit(n_jobs: usize) -> Result<usize, RequestError> {
+    let limit = MAX_IMPLICIT_JOBS;
+    if n_jobs <= limit { Ok(n_jobs) } else { Err(RequestError::TooManyJobs { n_jobs, limit }) }
 }
 
 fn round_arrivals(intervals: &mut [f64], format: Format) {

@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::time::Instant;
 
-use learn::artifact::{ArtifactError, Provenance};
+use learn::artifact::restore::{RestoreError, ensure};
+use learn::artifact::{ArtifactError, Provenance, Tensors};
 use learn::family::{Family, Stored};
 use serde::{Deserialize, Serialize};
 use workload::Stop;
@@ -16,7 +17,7 @@ use super::{Generator, GeneratorKind, TrainingConfig, TrainingProgress};
 use crate::assemble::{ValueRange, enforce};
 use crate::error::{Result, TraceError};
 use crate::features::{FeatureSpec, FeatureTable};
-use crate::schema::{Constraint, Rule, Schema};
+use crate::schema::{Constraint, Role, Rule, Schema};
 use crate::trace::Trace;
 
 /// Jobs that a training trace has to have.
@@ -143,26 +144,40 @@ impl TrainedGenerator {
     /// Loads a model from a directory.
     pub fn read(dir: &Path) -> Result<Self> {
         let stored: Stored<GeneratorKind, StoredBody> = GeneratorKind::read(dir)?;
-        let (kind, body, tensors) = (stored.member, stored.body, &stored.tensors);
-        let settings = &body.settings;
-        let generator: Option<Box<dyn Generator>> = match kind {
-            GeneratorKind::Ctgan
-            | GeneratorKind::Copulagan
-            | GeneratorKind::SequenceCopulagan
-            | GeneratorKind::Gan => Gan::load(settings, tensors).map(|found| Box::new(found) as _),
-            GeneratorKind::Tvae => Tvae::load(settings, tensors).map(|found| Box::new(found) as _),
-            GeneratorKind::GaussianCopula => {
-                GaussianCopula::load(settings, tensors).map(|found| Box::new(found) as _)
-            }
-            GeneratorKind::Sessions => Sessions::load(&body.specs, tensors).map(|found| Box::new(found) as _),
-        };
-        let is_complete = body.ranges.len() == body.specs.len();
-        let generator = generator
-            .filter(|_| is_complete)
-            .ok_or_else(|| ArtifactError::damaged(dir, "its tensors do not match its manifest"))?;
-        let StoredBody { schema, specs, ranges, origin, .. } = body;
+        let (kind, tensors) = (stored.member, &stored.tensors);
+        let StoredBody { schema, specs, ranges, origin, settings } = stored.body;
+        let restored =
+            check(&schema, &specs, &ranges).and_then(|()| restore(kind, &specs, &settings, tensors));
+        let generator = restored.map_err(|error| ArtifactError::damaged(dir, error))?;
         Ok(Self { kind, schema, specs, ranges, origin, generator })
     }
+}
+
+/// Checks what all generators have in common.
+fn check(schema: &Schema, specs: &[FeatureSpec], ranges: &[ValueRange]) -> Result<(), RestoreError> {
+    ensure(!schema.columns.is_empty(), "its schema has no columns")?;
+    let is_interval = |spec: &FeatureSpec| spec.role == Some(Role::Interval) && !spec.is_category();
+    ensure(specs.first().is_some_and(is_interval), "its first feature is not the interval")?;
+    ensure(ranges.len() == specs.len(), "its ranges are those of other features")?;
+    specs.iter().try_for_each(FeatureSpec::check)?;
+    ranges.iter().try_for_each(ValueRange::check)
+}
+
+fn restore(
+    kind: GeneratorKind,
+    specs: &[FeatureSpec],
+    settings: &serde_json::Value,
+    tensors: &Tensors,
+) -> Result<Box<dyn Generator>, RestoreError> {
+    Ok(match kind {
+        GeneratorKind::Ctgan
+        | GeneratorKind::Copulagan
+        | GeneratorKind::SequenceCopulagan
+        | GeneratorKind::Gan => Box::new(Gan::restore(specs, settings, tensors)?),
+        GeneratorKind::Tvae => Box::new(Tvae::restore(specs, settings, tensors)?),
+        GeneratorKind::GaussianCopula => Box::new(GaussianCopula::restore(specs, settings, tensors)?),
+        GeneratorKind::Sessions => Box::new(Sessions::restore(specs, tensors)?),
+    })
 }
 
 /// A feature that is always a multiple of another.

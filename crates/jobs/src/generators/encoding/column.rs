@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use learn::bayesian_mixture::{MixtureComponent, fit_components};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -87,6 +88,32 @@ impl ColumnEncoding {
         Self::Number { transform, frequent_values, modes, has_missing, distinct_values }
     }
 
+    /// Checks an encoding that was read from a file: all values that it decodes to have to fit the feature.
+    pub fn check(&self, spec: &FeatureSpec) -> Result<(), RestoreError> {
+        match self {
+            Self::Number { transform, frequent_values, modes, distinct_values, .. } => {
+                transform.check()?;
+                ensure(self.len() > 1, "a number has no modes")?;
+                let is_mode = |mode: &MixtureComponent| mode.std_dev > 0.0 && mode.weight >= 0.0;
+                ensure(modes.iter().all(is_mode), "a mode has no weight or standard deviation")?;
+                ensure(distinct_values.is_sorted(), "the values of a number are not in order")?;
+                spec.check_values(frequent_values)?;
+                spec.check_values(distinct_values)?;
+                match transform {
+                    Transform::Intervals { values, .. } => spec.check_values(values),
+                    _ => ensure(!spec.is_category(), "a category of many names has no intervals"),
+                }
+            }
+            Self::OneHot { values, fractions, is_condition } => {
+                ensure(is_distribution(fractions), "the fractions of values are not a distribution")?;
+                let n_unknown = fractions.len().checked_sub(values.len());
+                ensure(matches!(n_unknown, Some(0 | 1)), "values and their fractions do not match")?;
+                ensure(*is_condition == spec.is_category(), "conditions and categories do not match")?;
+                spec.check_values(values)
+            }
+        }
+    }
+
     /// Numbers in the encoded column.
     pub fn len(&self) -> usize {
         match self {
@@ -151,6 +178,11 @@ impl ColumnEncoding {
             }
         }
     }
+}
+
+/// Whether numbers can be sampled in proportion to their size.
+pub fn is_distribution(fractions: &[f64]) -> bool {
+    fractions.iter().all(|fraction| *fraction >= 0.0) && fractions.iter().sum::<f64>() > 0.0
 }
 
 /// The position of the one in a one-hot vector.

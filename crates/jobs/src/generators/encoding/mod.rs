@@ -8,14 +8,16 @@ mod column;
 mod scores;
 mod transform;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use workload::{Stop, Stopped};
 
 use self::column::ColumnEncoding;
+pub use self::column::is_distribution;
 pub use self::scores::NormalScores;
 pub use self::transform::TransformKind;
-use crate::features::FeatureTable;
+use crate::features::{FeatureSpec, FeatureTable};
 
 const MAX_MODES: usize = 10;
 
@@ -61,11 +63,18 @@ impl Encoder {
         stop: &Stop,
     ) -> Result<Self, Stopped> {
         let max_modes = if has_modes { MAX_MODES } else { 1 };
-        let mut encoder = Self { columns: Vec::new(), spans: Vec::new(), width: 0, conditions: Vec::new() };
+        let mut columns = Vec::new();
         for (spec, values) in jobs.specs().iter().zip(jobs.columns()) {
             stop.check()?;
-            let column = ColumnEncoding::fit(spec, values, transform, max_modes, seed);
-            match &column {
+            columns.push(ColumnEncoding::fit(spec, values, transform, max_modes, seed));
+        }
+        Ok(Self::of_columns(columns))
+    }
+
+    fn of_columns(columns: Vec<ColumnEncoding>) -> Self {
+        let mut encoder = Self { columns: Vec::new(), spans: Vec::new(), width: 0, conditions: Vec::new() };
+        for column in &columns {
+            match column {
                 ColumnEncoding::Number { .. } => {
                     encoder.push_span(1, SpanKind::Scalar);
                     encoder.push_span(column.len() - 1, SpanKind::OneHot);
@@ -78,9 +87,8 @@ impl Encoder {
                     }
                 }
             }
-            encoder.columns.push(column);
         }
-        Ok(encoder)
+        Self { columns, ..encoder }
     }
 
     fn push_span(&mut self, len: usize, kind: SpanKind) {
@@ -120,20 +128,14 @@ impl Encoder {
             .collect()
     }
 
-    /// Whether a stored encoder is consistent with itself.
-    pub fn is_valid(&self) -> bool {
-        let mut first = 0;
-        for span in &self.spans {
-            if span.first != first || span.len == 0 {
-                return false;
-            }
-            first += span.len;
+    /// Checks an encoder that was read from a file, against the features it is for.
+    pub fn check(&self, specs: &[FeatureSpec]) -> Result<(), RestoreError> {
+        ensure(self.columns.len() == specs.len(), "its encoder is for other features")?;
+        for (column, spec) in self.columns.iter().zip(specs) {
+            column.check(spec)?;
         }
-        let is_valid_condition = |condition: &ConditionColumn| {
-            self.spans.get(condition.span).is_some_and(|span| span.len == condition.fractions.len())
-        };
-        let columns: usize = self.columns.iter().map(ColumnEncoding::len).sum();
-        first == self.width && columns == self.width && self.conditions.iter().all(is_valid_condition)
+        let derived = Self::of_columns(self.columns.clone());
+        ensure(*self == derived, "the spans of its encoder do not follow from its columns")
     }
 
     /// Encoded rows, one after the other.
@@ -165,7 +167,7 @@ mod tests {
     use rand::SeedableRng;
 
     use super::*;
-    use crate::features::{FeatureKind, FeatureSpec};
+    use crate::features::FeatureKind;
     use crate::format::Format;
     use crate::schema::Role;
 
@@ -198,7 +200,7 @@ mod tests {
         let jobs = jobs();
         for transform in [TransformKind::Log, TransformKind::NormalScores] {
             let encoder = Encoder::fit(&jobs, transform, true, 0, &Stop::default()).unwrap();
-            assert!(encoder.is_valid());
+            assert_eq!(encoder.check(jobs.specs()), Ok(()));
             let rows = encoder.encode(&jobs, &mut Xoshiro256PlusPlus::seed_from_u64(1));
             assert_eq!(rows.len(), 2_000 * encoder.width);
             assert!(encoder.width < 200, "a category of many names is not one-hot");
@@ -218,5 +220,32 @@ mod tests {
             let n_same = columns[2].iter().zip(jobs.column(2)).filter(|(a, b)| a == b).count();
             assert!(n_same > 1_900, "{transform:?}: {n_same}");
         }
+    }
+
+    #[test]
+    fn encoders_that_do_not_fit_their_features_are_rejected() {
+        let jobs = jobs();
+        let encoder = Encoder::fit(&jobs, TransformKind::NormalScores, true, 0, &Stop::default()).unwrap();
+        let changed = |change: &dyn Fn(&mut Encoder)| {
+            let mut encoder = encoder.clone();
+            change(&mut encoder);
+            encoder.check(jobs.specs())
+        };
+        assert_eq!(changed(&|_| {}), Ok(()));
+        assert!(changed(&|encoder| encoder.width = usize::MAX).is_err());
+        assert!(changed(&|encoder| encoder.spans[1].len = usize::MAX).is_err());
+        assert!(changed(&|encoder| encoder.conditions[0].span = 0).is_err());
+        assert!(changed(&|encoder| encoder.columns.truncate(1)).is_err());
+        assert!(changed(&|encoder| encoder.columns.swap(1, 2)).is_err());
+        let no_values = |encoder: &mut Encoder| {
+            let (values, fractions) = (Vec::new(), Vec::new());
+            let columns = vec![ColumnEncoding::OneHot { values, fractions, is_condition: false }; 3];
+            *encoder = Encoder::of_columns(columns);
+        };
+        assert!(changed(&no_values).is_err());
+        let two_names = FeatureKind::Category { names: vec!["a".into(), "b".into()] };
+        let mut specs = jobs.specs().to_vec();
+        specs[2].kind = two_names;
+        assert!(encoder.check(&specs).is_err(), "codes need names");
     }
 }

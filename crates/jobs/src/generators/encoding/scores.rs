@@ -1,12 +1,13 @@
 //! Normal scores of features, for copulas.
 
+use learn::artifact::restore::{RestoreError, ensure};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::column::{MAX_DISTINCT_FRACTION, nearest};
 use super::transform::{Transform, TransformKind, normal_probability, normal_quantile};
-use crate::features::FeatureTable;
+use crate::features::{FeatureSpec, FeatureTable};
 
 /// Transforms between the values of features and normal scores.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,8 +40,22 @@ impl NormalScores {
         scores
     }
 
-    pub fn n_features(&self) -> usize {
-        self.transforms.len()
+    /// Checks scores that were read from a file, against the features they are for.
+    pub fn check(&self, specs: &[FeatureSpec]) -> Result<(), RestoreError> {
+        let lengths = [self.transforms.len(), self.missing_fractions.len(), self.distinct_values.len()];
+        ensure(lengths == [specs.len(); 3], "its scores are for other features")?;
+        for (at, (spec, transform)) in specs.iter().zip(&self.transforms).enumerate() {
+            ensure(self.distinct_values[at].is_sorted(), "the values of a number are not in order")?;
+            match transform {
+                Transform::Intervals { values, .. } => spec.check_values(values)?,
+                _ => ensure(!spec.is_category(), "a category has no intervals")?,
+            }
+            // A feature that is never known has no quantiles.
+            if self.missing_fractions[at] < 1.0 {
+                transform.check()?;
+            }
+        }
+        Ok(())
     }
 
     /// One column of scores per feature. Unknown values have the score 0.

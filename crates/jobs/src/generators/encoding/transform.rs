@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use learn::artifact::restore::{RestoreError, ensure};
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal};
 
@@ -71,6 +72,21 @@ impl Transform {
         Self::Intervals { ends: ends.collect(), values: counts.iter().map(|(value, _)| *value).collect() }
     }
 
+    /// Checks a transform that was read from a file.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        match self {
+            Self::Identity | Self::Log => Ok(()),
+            Self::NormalScores { quantiles } => ensure(
+                !quantiles.is_empty() && quantiles.is_sorted(),
+                "quantiles are missing or not in order",
+            ),
+            Self::Intervals { ends, values } => {
+                ensure(!ends.is_empty() && ends.is_sorted(), "intervals are missing or not in order")?;
+                ensure(ends[0] >= 0.0 && ends.len() == values.len(), "intervals do not match their values")
+            }
+        }
+    }
+
     /// Transforms a value. `position`, between 0 and 1, is the position within an interval or among equal values.
     pub fn apply(&self, value: f64, position: f64) -> f64 {
         match self {
@@ -110,5 +126,23 @@ impl Transform {
                 values[at.min(values.len() - 1)]
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_and_intervals_have_to_be_in_order() {
+        let quantiles = |quantiles: &[f64]| Transform::NormalScores { quantiles: quantiles.to_vec() }.check();
+        assert!(quantiles(&[1.0]).is_ok() && quantiles(&[1.0, 1.0, 2.0]).is_ok());
+        assert!(quantiles(&[]).is_err() && quantiles(&[2.0, 1.0]).is_err());
+        let intervals = |ends: &[f64], values: &[f64]| {
+            Transform::Intervals { ends: ends.to_vec(), values: values.to_vec() }.check()
+        };
+        assert!(intervals(&[0.5, 1.0], &[1.0, 0.0]).is_ok());
+        assert!(intervals(&[0.5, 1.0], &[1.0]).is_err() && intervals(&[], &[]).is_err());
+        assert!(intervals(&[1.0, 0.5], &[1.0, 0.0]).is_err());
     }
 }

@@ -4,12 +4,13 @@
 //! depend on the previous job in the same way: conditions drawn from the frequency of values alone would pair jobs that
 //! never follow each other.
 
+use learn::artifact::restore::{RestoreError, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::pick;
 use crate::features::FeatureTable;
-use crate::generators::encoding::Encoder;
+use crate::generators::encoding::{Encoder, is_distribution};
 
 /// The values that followed one value, with their counts.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -61,14 +62,19 @@ impl Transitions {
         Some(following.values[pick(&following.counts, rng)])
     }
 
-    /// Whether stored transitions fit an encoder.
-    pub fn is_valid(&self, encoder: &Encoder) -> bool {
-        self.columns.iter().zip(encoder.conditions()).all(|(column, condition)| {
+    /// Checks transitions that were read from a file, against the encoder they are for.
+    pub fn check(&self, encoder: &Encoder) -> Result<(), RestoreError> {
+        ensure(self.columns.len() <= encoder.conditions().len(), "there are transitions of unknown columns")?;
+        for (column, condition) in self.columns.iter().zip(encoder.conditions()) {
             let n_values = condition.fractions.len();
-            column.iter().all(|one| {
-                one.values.len() == one.counts.len() && one.values.iter().all(|value| *value < n_values)
-            })
-        })
+            for one in column {
+                let is_known = one.values.iter().all(|value| *value < n_values);
+                ensure(is_known && one.values.len() == one.counts.len(), "a transition leads to no value")?;
+                let has_counts = one.counts.is_empty() || is_distribution(&one.counts);
+                ensure(has_counts, "the counts of transitions are not a distribution")?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -99,12 +105,16 @@ mod tests {
         let jobs = FeatureTable::new(specs, vec![vec![1.0; 99], users]).unwrap();
         let encoder = Encoder::fit(&jobs, TransformKind::Log, true, 0, &Stop::default()).unwrap();
         let transitions = Transitions::fit(&encoder, &jobs);
-        assert!(transitions.is_valid(&encoder));
+        assert_eq!(transitions.check(&encoder), Ok(()));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let rows = encoder.encode(&jobs, &mut rng);
         for user in 0..3 {
             let row = &rows[user * encoder.width()..(user + 1) * encoder.width()];
             assert_eq!(transitions.next(&encoder, 0, row, &mut rng), Some((user + 1) % 3));
+        }
+        for (values, counts) in [(vec![3], vec![1.0]), (vec![0], vec![]), (vec![0], vec![-1.0])] {
+            let column = vec![Following { values, counts }];
+            assert!(Transitions { columns: vec![column] }.check(&encoder).is_err());
         }
         let nothing = vec![0.0; encoder.width()];
         assert_eq!(transitions.next(&encoder, 0, &nothing, &mut rng), None);

@@ -12,6 +12,7 @@ mod net;
 mod train;
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::{self, RestoreError};
 use learn::nn::parameters::Parameters;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -24,7 +25,7 @@ use self::net::GeneratorNetwork;
 use super::encoding::{Encoder, TransformKind};
 use super::output::sample_hard;
 use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
-use crate::features::FeatureTable;
+use crate::features::{FeatureSpec, FeatureTable};
 
 /// Sequences that are sampled in parallel if a row depends on the previous one.
 const N_CHAINS: usize = 64;
@@ -116,17 +117,19 @@ impl Gan {
         Ok(Self { layout, network, parameters })
     }
 
-    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let layout: RowLayout = serde_json::from_value(settings.clone()).ok()?;
-        if !layout.encoder.is_valid() || !layout.transitions.is_valid(&layout.encoder) {
-            return None;
-        }
-        let mut parameters = Parameters::default();
+    pub fn restore(
+        specs: &[FeatureSpec],
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> Result<Self, RestoreError> {
+        let layout: RowLayout = restore::settings(settings)?;
+        layout.encoder.check(specs)?;
+        layout.transitions.check(&layout.encoder)?;
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
-        let network =
-            GeneratorNetwork::new(&mut parameters, layout.n_context(), layout.encoder.width(), &mut rng);
-        parameters.load(tensors).ok()?;
-        Some(Self { layout, network, parameters })
+        let (network, parameters) = Parameters::restore(tensors, |parameters| {
+            GeneratorNetwork::new(parameters, layout.n_context(), layout.encoder.width(), &mut rng)
+        })?;
+        Ok(Self { layout, network, parameters })
     }
 
     /// Encoded rows, one per context.

@@ -11,12 +11,13 @@ mod index;
 
 use std::collections::BTreeMap;
 
+use learn::artifact::restore::{RestoreError, ensure, expect_tensor};
 use learn::artifact::{Tensor, Tensors, Values, part_of, within};
 use workload::{Stop, Stopped};
 
 use self::index::TraceIndex;
 use super::Generator;
-use crate::features::{FeatureKind, FeatureSpec, FeatureTable};
+use crate::features::{FeatureSpec, FeatureTable};
 
 #[derive(Debug, Clone)]
 pub struct Sessions {
@@ -29,18 +30,23 @@ impl Sessions {
         Ok(Self { index: TraceIndex::new(jobs) })
     }
 
-    pub fn load(specs: &[FeatureSpec], tensors: &Tensors) -> Option<Self> {
+    pub fn restore(specs: &[FeatureSpec], tensors: &Tensors) -> Result<Self, RestoreError> {
         let (values, is_known) = (part_of(tensors, VALUES), part_of(tensors, IS_KNOWN));
         let column = |spec: &FeatureSpec| {
             let column = match values.get(&spec.name) {
                 Some(stored) => column_of(stored, is_known.get(&spec.name)),
-                None => column_of_version_1(tensors.get(&spec.name)?),
+                None => column_of_version_1(expect_tensor(tensors, &spec.name)?),
             };
-            column.filter(|column| is_column_of(spec, column))
+            let column =
+                column.ok_or_else(|| RestoreError::Invalid(format!("{} is not a column", spec.name)))?;
+            spec.check_values(&column)?;
+            Ok(column)
         };
-        let columns = specs.iter().map(column).collect::<Option<Vec<_>>>()?;
-        let jobs = FeatureTable::new(specs.to_vec(), columns).ok()?;
-        (jobs.n_jobs() > 0).then(|| Self { index: TraceIndex::new(jobs) })
+        let columns = specs.iter().map(column).collect::<Result<Vec<_>, RestoreError>>()?;
+        let jobs = FeatureTable::new(specs.to_vec(), columns)
+            .map_err(|error| RestoreError::Invalid(error.to_string()))?;
+        ensure(jobs.n_jobs() > 0, "it has no jobs")?;
+        Ok(Self { index: TraceIndex::new(jobs) })
     }
 }
 
@@ -104,19 +110,10 @@ fn column_of_version_1(tensor: &Tensor) -> Option<Vec<f64>> {
     Some((0..n_values).map(value).collect())
 }
 
-/// Whether stored values fit a feature: codes of categories have to have names.
-fn is_column_of(spec: &FeatureSpec, column: &[f64]) -> bool {
-    match &spec.kind {
-        FeatureKind::Category { names } => {
-            column.iter().all(|code| *code >= 0.0 && *code < names.len() as f64)
-        }
-        FeatureKind::Number { .. } => true,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::features::FeatureKind;
     use crate::format::Format;
     use crate::schema::Role;
 
@@ -140,7 +137,7 @@ mod tests {
     #[test]
     fn numbers_are_stored_exactly_and_unknown_ones_stay_unknown() {
         let stored = sessions(vec![0.1, f64::NAN, 1e-7]);
-        let loaded = Sessions::load(&specs(), &stored.tensors()).unwrap();
+        let loaded = Sessions::restore(&specs(), &stored.tensors()).unwrap();
         let bits = |sessions: &Sessions| -> Vec<u64> {
             sessions.index.jobs().columns().iter().flatten().map(|value| value.to_bits()).collect()
         };
@@ -153,11 +150,11 @@ mod tests {
         let with = |name: &str, tensor: Tensor| {
             let mut tensors = tensors.clone();
             tensors.insert(name.to_owned(), tensor);
-            Sessions::load(&specs(), &tensors)
+            Sessions::restore(&specs(), &tensors)
         };
-        assert!(with("values.user", Tensor::row(vec![0i64, 1, 2])).is_none(), "there are two users");
-        assert!(with("values.user", Tensor::row(vec![0i64, 1])).is_none(), "one job has no user");
-        assert!(with("is_known.run", Tensor::row(vec![1u8])).is_none());
-        assert!(Sessions::load(&specs(), &Tensors::new()).is_none());
+        assert!(with("values.user", Tensor::row(vec![0i64, 1, 2])).is_err(), "there are two users");
+        assert!(with("values.user", Tensor::row(vec![0i64, 1])).is_err(), "one job has no user");
+        assert!(with("is_known.run", Tensor::row(vec![1u8])).is_err());
+        assert!(Sessions::restore(&specs(), &Tensors::new()).is_err());
     }
 }

@@ -6,6 +6,7 @@
 mod train;
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::{self, RestoreError};
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::parameters::{ParameterId, Parameters};
 use learn::nn::tape::{Tape, Var};
@@ -17,7 +18,7 @@ use workload::{Stop, Stopped};
 use super::encoding::{Encoder, SpanKind, TransformKind};
 use super::output::{STD_DEV_RANGE, sample_hard};
 use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
-use crate::features::FeatureTable;
+use crate::features::{FeatureSpec, FeatureTable};
 
 const WIDTHS: [usize; 2] = [128, 128];
 const N_LATENT: usize = 128;
@@ -59,7 +60,7 @@ impl Net {
         let log_variance = plain("encoder.log_variance", [WIDTHS[1], N_LATENT]);
         let last = plain("decoder.last", [WIDTHS[0], width]);
         let std_devs = parameters.add("decoder.std_devs", &[width], width, rng);
-        parameters.get_mut(std_devs).fill(INITIAL_STD_DEV);
+        parameters.fill(std_devs, INITIAL_STD_DEV);
         Self { encoder, mean, log_variance, decoder, last, std_devs }
     }
 
@@ -102,12 +103,17 @@ impl Tvae {
         Ok(Self { encoder, net, parameters })
     }
 
-    pub fn load(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let encoder: Encoder = serde_json::from_value(settings.clone()).ok().filter(Encoder::is_valid)?;
-        let mut parameters = Parameters::default();
-        let net = Net::new(&mut parameters, encoder.width(), &mut Xoshiro256PlusPlus::seed_from_u64(0));
-        parameters.load(tensors).ok()?;
-        Some(Self { encoder, net, parameters })
+    pub fn restore(
+        specs: &[FeatureSpec],
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> Result<Self, RestoreError> {
+        let encoder: Encoder = restore::settings(settings)?;
+        encoder.check(specs)?;
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
+        let (net, parameters) =
+            Parameters::restore(tensors, |parameters| Net::new(parameters, encoder.width(), &mut rng))?;
+        Ok(Self { encoder, net, parameters })
     }
 
     fn rows(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
