@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let (runs, model) = arguments.next().zip(arguments.next()).context("bench-workflows <runs> <model>")?;
     let begun = Instant::now();
-    let data = Dataset::read(Path::new(&runs))?;
+    let data = Dataset::read(Path::new(&runs), &files::Limits::default())?;
     let read = begun.elapsed().as_secs_f64();
     let draw =
         |run: &workflows::LabelledRun| pixels::draw(&Gantt::new(&run.recording.run), SIDE, SIDE).bytes[0];

@@ -2,10 +2,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use files::{Limited, Limits};
 use workflows::read::{nextflow, table};
 
 fuzz_target!(|text: &str| {
-    let found = [nextflow::read("run", text), table::read("run", text.as_bytes())];
+    let table = Limited::new(text.as_bytes(), &Limits::default());
+    let mut meter = table.meter();
+    let found = [nextflow::read("run", text), table::read("run", table, &mut meter)];
     for recording in found.into_iter().flatten() {
         let _ = recording.run.delays();
     }

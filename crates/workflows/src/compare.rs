@@ -1,6 +1,6 @@
 //! Compares two runs task by task.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::workflow::{Delays, TaskRole, WorkflowRun};
 use serde::Serialize;
@@ -58,13 +58,15 @@ pub fn compare(before: &WorkflowRun, after: &WorkflowRun) -> Comparison {
 
 fn by_task(run: &WorkflowRun) -> BTreeMap<String, (String, Delays)> {
     let mut found = BTreeMap::new();
+    let mut n_of_kind: HashMap<&str, usize> = HashMap::new();
     for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
         // Names of tasks that Pegasus adds contain the time of planning, so they are matched by kind and order.
         let name = match attempt.role {
             TaskRole::Compute => attempt.task.0.clone(),
             TaskRole::Transfer | TaskRole::Auxiliary => {
-                let same = found.keys().filter(|known: &&String| known.starts_with(&attempt.kind)).count();
-                format!("{} {}", attempt.kind, same + 1)
+                let number = n_of_kind.entry(&attempt.kind).or_default();
+                *number += 1;
+                format!("{} {number}", attempt.kind)
             }
         };
         found.insert(name, (attempt.kind.clone(), delays));

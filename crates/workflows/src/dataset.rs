@@ -3,11 +3,15 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use files::{Limited, Limits, Meter};
+
+use crate::duplicates::Seen;
 use crate::error::{Error, Result};
 use crate::read::{Recording, table};
+use crate::tar_members;
 use crate::workflow::WorkflowRun;
 use workload::Timestamp;
 
@@ -75,13 +79,13 @@ fn in_one_line(text: &str, files: &[String]) -> String {
 
 impl Dataset {
     /// Reads a directory or a tar archive. Files that cannot be read are skipped with a warning.
-    pub fn read(path: &Path) -> Result<Self> {
+    pub fn read(path: &Path, limits: &Limits) -> Result<Self> {
         let mut found = Self::default();
         let mut warnings = FileWarnings::new();
         if path.is_dir() {
-            found.read_directory(path, &mut warnings)?;
+            found.read_directory(path, limits, &mut warnings)?;
         } else {
-            found.read_archive(path, &mut warnings)?;
+            found.read_archive(path, limits, &mut warnings)?;
         }
         found.warnings = warnings.into_iter().map(|(text, files)| in_one_line(&text, &files)).collect();
         found.runs.sort_by(|a, b| (&a.label, a.name()).cmp(&(&b.label, b.name())));
@@ -96,11 +100,11 @@ impl Dataset {
         Ok(found)
     }
 
-    fn add(&mut self, path: &Path, from: impl Read, warnings: &mut FileWarnings) {
+    fn add(&mut self, path: &Path, from: impl Read, meter: &mut Meter, warnings: &mut FileWarnings) {
         let parts: Vec<_> = path.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
         let [file, label] = &parts[..] else { return };
         let Some(name) = file.strip_suffix(".csv") else { return };
-        match table::read(name, from) {
+        match table::read(name, from, meter) {
             Ok(recording) => {
                 for warning in &recording.warnings {
                     warnings.entry(warning.clone()).or_default().push(file.to_string());
@@ -111,7 +115,12 @@ impl Dataset {
         }
     }
 
-    fn read_directory(&mut self, directory: &Path, warnings: &mut FileWarnings) -> Result<()> {
+    fn read_directory(
+        &mut self,
+        directory: &Path,
+        limits: &Limits,
+        warnings: &mut FileWarnings,
+    ) -> Result<()> {
         let entries = |directory: &Path| -> Result<Vec<PathBuf>> {
             let all: std::io::Result<Vec<_>> = fs::read_dir(directory)
                 .map_err(Error::io(directory))?
@@ -123,56 +132,45 @@ impl Dataset {
         };
         for label in entries(directory)?.into_iter().filter(|path| path.is_dir()) {
             for file in entries(&label)? {
-                if file.extension().is_some_and(|extension| extension == "csv") {
-                    self.add(&file, BufReader::new(File::open(&file).map_err(Error::io(&file))?), warnings);
+                if file.extension().is_some_and(|extension| extension == "csv") && file.is_file() {
+                    let table = Limited::new(File::open(&file).map_err(Error::io(&file))?, limits);
+                    let mut meter = table.meter();
+                    self.add(&file, table, &mut meter, warnings);
                 }
             }
         }
         Ok(())
     }
 
-    fn read_archive(&mut self, path: &Path, warnings: &mut FileWarnings) -> Result<()> {
-        let file = BufReader::new(File::open(path).map_err(Error::io(path))?);
+    fn read_archive(&mut self, path: &Path, limits: &Limits, warnings: &mut FileWarnings) -> Result<()> {
         let name = path.to_string_lossy();
-        let reader: Box<dyn Read> = if name.ends_with(".zst") || name.ends_with(".tzst") {
-            Box::new(zstd::Decoder::new(file).map_err(Error::io(path))?)
-        } else if name.ends_with(".tar") {
-            Box::new(file)
-        } else {
+        if ![".tar", ".zst", ".tzst"].iter().any(|end| name.ends_with(end)) {
             return Err(Error::file(path, "expected a directory, a .tar or a .tar.zst"));
-        };
-        let mut archive = tar::Archive::new(reader);
-        for entry in archive.entries().map_err(Error::io(path))? {
-            let entry =
-                entry.map_err(|error| Error::file(path, format!("the archive is damaged: {error}")))?;
-            if entry.header().entry_type().is_file() {
-                let inside = entry.path().map_err(Error::io(path))?.into_owned();
-                self.add(&inside, entry, warnings);
-            }
         }
-        Ok(())
+        let file = files::open(path, limits)?;
+        let mut meter = file.meter();
+        tar_members::each(file, &mut meter, |inside, member, meter| self.add(inside, member, meter, warnings))
+            .map_err(|reason| Error::file(path, reason))
     }
 
     /// Removes runs that appear under two labels, because neither can be trusted. Different runs may share a name: some
     /// datasets number the runs of each label from one.
     fn drop_conflicts(&mut self) {
-        let mut by_name: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut seen = Seen::default();
+        // The runs that are equal to each run that is there first.
+        let mut same: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
         for (at, run) in self.runs.iter().enumerate() {
-            by_name.entry(run.name()).or_default().push(at);
-        }
-        let mut skipped = HashSet::new();
-        for (name, alike) in by_name {
-            let of = |at: &usize| &self.runs[*at];
-            let is_same = |at: &&usize| {
-                alike.iter().any(|other| other != *at && of(other).recording == of(at).recording)
-            };
-            let same: Vec<usize> = alike.iter().filter(is_same).copied().collect();
-            if !same.is_empty() {
-                let labels: Vec<&str> = same.iter().map(|at| of(at).label.as_str()).collect();
-                self.warnings.push(format!("{name} is skipped: it has the labels {}", labels.join(" and ")));
-                skipped.extend(same);
+            let first = seen.find_or_add(&run.recording, at, |at| &self.runs[at].recording);
+            if let Some(first) = first {
+                same.entry(first).or_insert_with(|| vec![first]).push(at);
             }
         }
+        for (first, same) in &same {
+            let labels: Vec<&str> = same.iter().map(|at| self.runs[*at].label.as_str()).collect();
+            let name = self.runs[*first].name();
+            self.warnings.push(format!("{name} is skipped: it has the labels {}", labels.join(" and ")));
+        }
+        let skipped: HashSet<usize> = same.into_values().flatten().collect();
         let mut at = 0..;
         self.runs.retain(|_| at.next().is_none_or(|at| !skipped.contains(&at)));
     }
@@ -234,12 +232,13 @@ pub struct Split {
 
 impl Split {
     /// Reads a table `split,label,main_label,run`.
-    pub fn read(path: &Path, runs: &Dataset) -> Result<Self> {
+    pub fn read(path: &Path, runs: &Dataset, limits: &Limits) -> Result<Self> {
         let mut by_name: HashMap<&str, Vec<usize>> = HashMap::new();
         for (at, run) in runs.runs.iter().enumerate() {
             by_name.entry(run.name()).or_default().push(at);
         }
-        let mut reader = csv::Reader::from_path(path).map_err(|error| Error::file(path, error))?;
+        let bytes = files::read(path, limits)?;
+        let mut reader = csv::Reader::from_reader(&bytes[..]);
         let header = reader.headers().map_err(|error| Error::file(path, error))?.clone();
         let column = |name: &str| {
             header.iter().position(|found| found == name).ok_or_else(|| {

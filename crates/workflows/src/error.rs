@@ -10,6 +10,8 @@ use crate::classify::ClassifierKind;
 pub enum Error {
     #[error("{path}: {source}")]
     Io { path: String, source: std::io::Error },
+    #[error(transparent)]
+    Files(#[from] files::Error),
     #[error("{path}: {reason}")]
     File { path: String, reason: String },
     #[error("{text:?} is not a fault: expected cpu_K, hdd_K or loss_P, such as cpu_2, hdd_50 or loss_0.5")]

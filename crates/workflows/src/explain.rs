@@ -1,6 +1,6 @@
 //! Explanations of verdicts: which tasks, which delay, how far from the baseline, and when.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use crate::workflow::{Span, TaskAttempt, WorkflowRun};
 use learn::stats::median;
@@ -81,6 +81,7 @@ pub fn explain(
     evidence: &Evidence,
 ) -> Explanation {
     let comparison = baseline.compare(summary);
+    let places = places_by_kind(summary.run);
     let mut weights: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
     match evidence {
         Evidence::Features(features) => {
@@ -99,14 +100,27 @@ pub fn explain(
     let sum: f64 = weights.values().sum();
     let mut reasons: Vec<Reason> = weights
         .into_iter()
-        .filter_map(|((kind, quantity), weight)| reason(&comparison, kind, quantity, weight / sum.max(1e-12)))
+        .filter_map(|((kind, quantity), weight)| {
+            reason(&comparison, &places, (kind, quantity), weight / sum.max(1e-12))
+        })
         .filter(|reason| class == NORMAL || reason.ratio > NEAR_BASELINE.end)
         .collect();
     reasons.sort_by(|a, b| b.weight.total_cmp(&a.weight).then_with(|| a.kind.cmp(&b.kind)));
     reasons.truncate(MAX_REASONS);
     let overdue = overdue(summary.run, baseline);
-    let summary = sentence(&comparison, class, &reasons, &overdue);
+    let summary = sentence(&comparison, &places, class, &reasons, &overdue);
     Explanation { reasons, overdue, summary }
+}
+
+/// The places of the attempts of each kind.
+type PlacesByKind<'a> = HashMap<&'a str, Vec<usize>>;
+
+fn places_by_kind(run: &WorkflowRun) -> PlacesByKind<'_> {
+    let mut places = PlacesByKind::new();
+    for (place, attempt) in run.attempts.iter().enumerate() {
+        places.entry(&attempt.kind).or_default().push(place);
+    }
+    places
 }
 
 /// The delay of an attempt that exceeds the baseline by the largest factor.
@@ -121,13 +135,14 @@ fn largest_ratio(comparison: &BaselineComparison<'_>, place: usize) -> Option<Qu
 
 fn reason(
     comparison: &BaselineComparison<'_>,
-    kind: &str,
-    quantity: Quantity,
+    places: &PlacesByKind<'_>,
+    (kind, quantity): (&str, Quantity),
     weight: f64,
 ) -> Option<Reason> {
     let range = comparison.baseline.range(kind, quantity)?;
-    let of_kind = comparison.all(quantity).filter(|(attempt, ..)| attempt.kind == kind);
-    let of_kind: Vec<(&TaskAttempt, f64)> = of_kind.map(|(attempt, value, _)| (attempt, value)).collect();
+    let value = |place: &usize| Some((&comparison.run.attempts[*place], comparison.of(*place, quantity)?.0));
+    let of_kind: Vec<(&TaskAttempt, f64)> =
+        places.get(kind).into_iter().flatten().filter_map(value).collect();
     let slow: Vec<(&TaskAttempt, f64)> =
         of_kind.iter().copied().filter(|(_, value)| *value > range.p95).collect();
     let reported = if slow.is_empty() { &of_kind } else { &slow };
@@ -176,7 +191,7 @@ fn is_near_baseline(comparison: &BaselineComparison<'_>, quantity: Quantity) -> 
 }
 
 /// The largest slowdown regardless of the verdict, among kinds with more slow tasks than the baseline.
-fn slowest(comparison: &BaselineComparison<'_>) -> Option<Reason> {
+fn slowest(comparison: &BaselineComparison<'_>, places: &PlacesByKind<'_>) -> Option<Reason> {
     let mut n_tasks: BTreeMap<(&str, Quantity), f64> = BTreeMap::new();
     for quantity in REPORTED {
         for (attempt, ..) in comparison.all(quantity) {
@@ -187,7 +202,7 @@ fn slowest(comparison: &BaselineComparison<'_>) -> Option<Reason> {
         reason.ratio > MIN_REPORTED_RATIO && reason.tasks.len() as f64 > MAX_SLOW_FRACTION * n_tasks
     };
     let found = n_tasks.into_iter().filter_map(|((kind, quantity), n_tasks)| {
-        reason(comparison, kind, quantity, 0.0).filter(|reason| is_slow(reason, n_tasks))
+        reason(comparison, places, (kind, quantity), 0.0).filter(|reason| is_slow(reason, n_tasks))
     });
     found.max_by(|a, b| a.ratio.total_cmp(&b.ratio))
 }
@@ -243,6 +258,7 @@ fn overdue(run: &WorkflowRun, baseline: &Baseline) -> Vec<Overdue> {
 
 fn sentence(
     comparison: &BaselineComparison<'_>,
+    places: &PlacesByKind<'_>,
     class: &str,
     reasons: &[Reason],
     overdue: &[Overdue],
@@ -252,7 +268,8 @@ fn sentence(
     let overdue = overdue.iter().map(Overdue::text);
     let is_comparable = REPORTED.into_iter().any(|quantity| comparison.all(quantity).next().is_some());
     if class == NORMAL {
-        let parts: Vec<String> = overdue.chain(slowest(comparison).map(|slowest| slowest.text)).collect();
+        let parts: Vec<String> =
+            overdue.chain(slowest(comparison, places).map(|slowest| slowest.text)).collect();
         return match (parts.is_empty(), is_comparable) {
             (true, true) => format!("all delays near the baseline: {name}"),
             (true, false) => format!("no delay can be compared with the baseline: {name}"),

@@ -35,8 +35,8 @@ pub enum Fault {
     Loss { percent: f64 },
 }
 
-/// The largest disk cap that can be asked for, in MB/s.
-const MAX_DISK_CAP: f64 = 10_000.0;
+/// The disk caps that can be asked for, in MB/s.
+const DISK_CAPS: std::ops::RangeInclusive<f64> = 0.001..=10_000.0;
 
 impl Fault {
     /// Parses a label: `cpu_2`, `hdd_50`, `loss_0.5`.
@@ -52,7 +52,7 @@ impl Fault {
             "cpu" if strength <= 1_024.0 && strength.fract() == 0.0 => {
                 Ok(Self::Cpu { cores: strength as u32 })
             }
-            "hdd" if strength <= MAX_DISK_CAP => Ok(Self::Disk { write_mb_per_second: strength }),
+            "hdd" if DISK_CAPS.contains(&strength) => Ok(Self::Disk { write_mb_per_second: strength }),
             "loss" if strength < 100.0 => Ok(Self::Loss { percent: strength }),
             _ => Err(unknown()),
         }
@@ -118,24 +118,71 @@ pub fn inject(run: &WorkflowRun, fault: Fault, machine: &Machine, seed: u64) -> 
     }
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut noise = || Normal::new(0.0, NOISE).map_or(1.0, |normal| f64::exp(normal.sample(&mut rng)));
+    let loads = Load::by_host(run);
     let factors: Vec<Factors> =
-        run.attempts.iter().map(|attempt| factors(run, attempt, fault, machine, noise())).collect();
+        run.attempts.iter().map(|attempt| factors(&loads, attempt, fault, machine, noise())).collect();
     Ok(delayed(run, &factors))
+}
+
+/// How many attempts run on a machine over time.
+#[derive(Default)]
+struct Load {
+    /// Times at which an attempt starts or ends, in order, each with the sum of the seconds that all attempts have run
+    /// until then.
+    points: Vec<(f64, f64)>,
+}
+
+impl Load {
+    /// The load of every machine; attempts without one share a load.
+    fn by_host(run: &WorkflowRun) -> HashMap<Option<&str>, Self> {
+        let mut spans: HashMap<Option<&str>, Vec<Span>> = HashMap::new();
+        for attempt in &run.attempts {
+            spans.entry(attempt.host.as_deref()).or_default().extend(attempt.execution);
+        }
+        spans.into_iter().map(|(host, spans)| (host, Self::of(&spans))).collect()
+    }
+
+    fn of(spans: &[Span]) -> Self {
+        let changes = spans.iter().flat_map(|span| [(span.start(), 1.0), (span.end(), -1.0)]);
+        let mut changes: Vec<(f64, f64)> = changes.collect();
+        changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (mut n_running, mut sum) = (0.0, 0.0);
+        let mut points: Vec<(f64, f64)> = Vec::with_capacity(changes.len());
+        for (at, change) in changes {
+            sum += points.last().map_or(0.0, |(previous, _)| (at - previous) * n_running);
+            n_running += change;
+            points.push((at, sum));
+        }
+        Self { points }
+    }
+
+    /// The seconds that all attempts have run until a time at which one of them started or ended.
+    fn until(&self, time: f64) -> f64 {
+        let place = self.points.partition_point(|(at, _)| *at < time);
+        self.points.get(place).map_or(0.0, |(_, sum)| *sum)
+    }
+
+    /// The mean number of attempts during one of them, including itself.
+    fn mean_during(&self, span: Span) -> f64 {
+        (self.until(span.end()) - self.until(span.start())) / span.seconds()
+    }
 }
 
 /// The mean number of attempts on the same machine during an attempt, including itself. If the machine is unknown, it is
 /// assumed to be fully used, with one task per core.
-fn concurrency(run: &WorkflowRun, attempt: &TaskAttempt, cores: u32) -> f64 {
+fn concurrency(loads: &HashMap<Option<&str>, Load>, attempt: &TaskAttempt, cores: u32) -> f64 {
     let Some(own) = attempt.execution.filter(|span| span.seconds() > 0.0) else { return 1.0 };
-    let overlap = |other: &TaskAttempt| {
-        let span = other.execution.filter(|_| other.host == attempt.host)?;
-        Some((span.end().min(own.end()) - span.start().max(own.start())).max(0.0))
-    };
-    let found = run.attempts.iter().filter_map(overlap).sum::<f64>() / own.seconds();
+    let found = loads.get(&attempt.host.as_deref()).map_or(1.0, |load| load.mean_during(own));
     if attempt.host.is_some() { found } else { found.min(f64::from(cores)) }
 }
 
-fn factors(run: &WorkflowRun, attempt: &TaskAttempt, fault: Fault, machine: &Machine, noise: f64) -> Factors {
+fn factors(
+    loads: &HashMap<Option<&str>, Load>,
+    attempt: &TaskAttempt,
+    fault: Fault,
+    machine: &Machine,
+    noise: f64,
+) -> Factors {
     let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
     let runtime =
         (seconds(attempt.execution) - seconds(attempt.stage_in) - seconds(attempt.stage_out)).max(0.0);
@@ -144,7 +191,7 @@ fn factors(run: &WorkflowRun, attempt: &TaskAttempt, fault: Fault, machine: &Mac
     match fault {
         Fault::Cpu { cores: taken } => {
             let left = f64::from(machine.cores - taken);
-            let factor = (concurrency(run, attempt, machine.cores) / left).max(1.0);
+            let factor = (concurrency(loads, attempt, machine.cores) / left).max(1.0);
             Factors { stage_in: 1.0, runtime: 1.0 + cpu_fraction * (factor - 1.0), stage_out: 1.0 }
         }
         Fault::Disk { write_mb_per_second } => {
@@ -165,39 +212,37 @@ fn factors(run: &WorkflowRun, attempt: &TaskAttempt, fault: Fault, machine: &Mac
 /// The run with longer parts, and everything that depends on them moved back.
 fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
     // A task waits for its parents. If the graph is unknown, it waits for everything that had ended when it was ready.
-    let mut parents: HashMap<&TaskName, Vec<&TaskName>> = HashMap::new();
-    for (parent, children) in &run.children {
-        for child in children {
-            parents.entry(child).or_default().push(parent);
-        }
-    }
+    let (waits_for, awaited_by) = (run.graph.places_by_child(), run.graph.places_by_parent());
+    // Old and new ends of the parents of every dependency, as far as they are known.
+    let mut parents_end = vec![NEVER; run.graph.dependencies().len()];
     let mut order: Vec<usize> = (0..run.attempts.len()).collect();
     let start_of = |at: &usize| {
         let one = &run.attempts[*at];
         one.ready.or(one.submitted).or(one.execution.map(Span::start)).unwrap_or(f64::INFINITY)
     };
     order.sort_by(|a, b| start_of(a).total_cmp(&start_of(b)));
+    let last_attempts: HashMap<&TaskName, usize> =
+        order.iter().map(|at| (&run.attempts[*at].task, *at)).collect();
     let mut delayed = run.clone();
-    // Old and new ends of tasks, which determine by how much a task that waited moves.
+    // Old and new ends of the attempts at each task so far, which determine by how much a retry moves.
     let mut ends: HashMap<&TaskName, (f64, f64)> = HashMap::new();
     // Tasks that have not ended yet, sorted by their old ends in milliseconds.
     let mut to_come: BTreeMap<(i64, usize), (f64, f64)> = BTreeMap::new();
-    let mut past = (f64::NEG_INFINITY, f64::NEG_INFINITY);
+    let mut past = NEVER;
     for at in order {
         let (old, factors) = (&run.attempts[at], &factors[at]);
         let ready = start_of(&at);
         while let Some(ended) = to_come.first_entry().filter(|first| first.get().0 <= ready + 0.5) {
             past = later(past, ended.remove());
         }
-        let waited_for = if run.children.is_empty() {
+        let waited_for = if run.graph.is_empty() {
             past
         } else {
-            {
-                let known =
-                    parents.get(&old.task).into_iter().flatten().filter_map(|parent| ends.get(*parent));
-                let earlier = ends.get(&old.task);
-                known.chain(earlier).copied().fold((f64::NEG_INFINITY, f64::NEG_INFINITY), later)
-            }
+            // A retry waits for the attempt before it, which waited for the parents.
+            ends.get(&old.task).copied().unwrap_or_else(|| {
+                let dependencies = waits_for.get(&old.task).into_iter().flatten();
+                dependencies.map(|place| parents_end[*place]).fold(NEVER, later)
+            })
         };
         let shift = if waited_for.0.is_finite() { (waited_for.1 - waited_for.0).max(0.0) } else { 0.0 };
         let moved = |time: Option<f64>| time.map(|time| time + shift);
@@ -210,10 +255,19 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
         attempt.pre_script = span(old.pre_script);
         attempt.post_script = span(old.post_script);
         attempt.running_since = moved(old.running_since);
-        if let Some(end) = old.end() {
-            ends.insert(&old.task, (end, end + shift));
-        }
-        let Some(execution) = old.execution else { continue };
+        let is_last = last_attempts.get(&old.task) == Some(&at);
+        let mut end_at = |end: (f64, f64)| {
+            ends.insert(&old.task, end);
+            for place in awaited_by.get(&old.task).into_iter().flatten().filter(|_| is_last) {
+                parents_end[*place] = later(parents_end[*place], end);
+            }
+        };
+        let Some(execution) = old.execution else {
+            if let Some(end) = old.end() {
+                end_at((end, end + shift));
+            }
+            continue;
+        };
         let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
         let (stage_in, stage_out) =
             (seconds(old.stage_in) * factors.stage_in, seconds(old.stage_out) * factors.stage_out);
@@ -229,10 +283,13 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
             old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
         let moved = (old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end));
         to_come.insert(((moved.0 * 1e3) as i64, at), moved);
-        ends.insert(&old.task, moved);
+        end_at(moved);
     }
     delayed
 }
+
+/// The old and the new end of what has not ended.
+const NEVER: (f64, f64) = (f64::NEG_INFINITY, f64::NEG_INFINITY);
 
 /// The later of two ends, both old and new.
 fn later(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
@@ -309,7 +366,9 @@ mod tests {
 
     #[test]
     fn faults_that_are_unknown_or_have_no_effect_are_rejected() {
-        for text in ["cpu", "cpu_x", "cpu_1.5", "hdd_0", "hdd_-1", "hdd_nan", "loss_100", "fan_3"] {
+        for text in
+            ["cpu", "cpu_x", "cpu_1.5", "hdd_0", "hdd_-1", "hdd_nan", "hdd_1e-300", "loss_100", "fan_3"]
+        {
             assert!(matches!(Fault::parse(text), Err(Error::UnknownFault { .. })), "{text}");
         }
         let machine = Machine::default();

@@ -5,13 +5,16 @@ pub mod classify;
 pub mod compare;
 pub mod dataset;
 pub mod draw;
+mod duplicates;
 pub mod error;
 pub mod evaluate;
 pub mod explain;
 pub mod features;
+pub mod graph;
 pub mod inject;
 pub mod local;
 pub mod read;
+mod tar_members;
 pub mod unfinished;
 pub mod workflow;
 

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
+use crate::graph::{Dependency, Graph};
+use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 use rustix::time::{ClockId, clock_gettime};
 use workload::Stop;
 
@@ -81,10 +82,10 @@ pub fn run(
     let mut attempts = done.into_iter().collect::<Result<Vec<_>>>()?;
     attempts.sort_by(|a, b| a.task.cmp(&b.task));
     let gather = gather(&attempts, &directory.0, settings)?;
-    let children =
-        attempts.iter().map(|attempt| (attempt.task.clone(), vec![TaskName(GATHER.into())])).collect();
+    let mut graph = Graph::default();
+    graph.add(Dependency::new(attempts.iter().map(|attempt| attempt.task.0.clone()), [GATHER]));
     attempts.push(gather);
-    Ok(WorkflowRun { name: name.to_owned(), attempts, children })
+    Ok(WorkflowRun { name: name.to_owned(), attempts, graph })
 }
 
 const GATHER: &str = "gather_0";

@@ -33,7 +33,7 @@ pub fn known_at(run: &WorkflowRun, time: f64) -> WorkflowRun {
     WorkflowRun {
         name: run.name.clone(),
         attempts: run.attempts.iter().map(truncated).filter(has_begun).collect(),
-        children: run.children.clone(),
+        graph: run.graph.clone(),
     }
 }
 

@@ -2,9 +2,11 @@
 //!
 //! Times are seconds since the epoch. Delays carry the names that Pegasus and FlowBench use.
 
-use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
 
 use serde::{Deserialize, Serialize};
+
+use crate::graph::Graph;
 
 /// A name for a task, unique in its workflow.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -112,6 +114,33 @@ pub struct TaskAttempt {
     pub exit_code: Option<i32>,
 }
 
+/// Equal numbers have equal hashes, zero and minus zero too.
+fn bits(number: f64) -> u64 {
+    (number + 0.0).to_bits()
+}
+
+impl Hash for Span {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (bits(self.start), bits(self.end)).hash(state);
+    }
+}
+
+impl Hash for TaskAttempt {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let numbers = [
+            self.ready,
+            self.submitted,
+            self.running_since,
+            self.cpu_seconds,
+            self.stage_in_bytes,
+            self.stage_out_bytes,
+        ];
+        (&self.task, self.attempt, &self.host, self.exit_code).hash(state);
+        numbers.map(|number| number.map(bits)).hash(state);
+        (self.pre_script, self.execution, self.stage_in, self.stage_out, self.post_script).hash(state);
+    }
+}
+
 /// The delays of one attempt, in seconds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delays {
@@ -209,13 +238,12 @@ impl TaskAttempt {
 }
 
 /// One execution of a workflow.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Hash, Serialize, Deserialize)]
 pub struct WorkflowRun {
     pub name: String,
     /// In the order of the log.
     pub attempts: Vec<TaskAttempt>,
-    /// The tasks that depend on each task; empty if the graph is unknown.
-    pub children: BTreeMap<TaskName, Vec<TaskName>>,
+    pub graph: Graph,
 }
 
 impl WorkflowRun {

@@ -16,8 +16,11 @@ pub enum Style {
     Named,
 }
 
-/// Rows that are drawn one by one; in larger charts, several tasks of a kind share a row.
+/// Rows that are drawn one by one; in larger charts, several tasks of a kind share a row, and several kinds too if
+/// there are more kinds than this.
 const MAX_ROWS: usize = 160;
+/// No axis has more ticks, whatever the duration of the run.
+const MAX_TICKS: usize = 10;
 const ROW: f64 = 12.0;
 const LEFT: f64 = 190.0;
 const TOP: f64 = 58.0;
@@ -65,7 +68,8 @@ impl Band<'_> {
         match self.rows.len() {
             1 if first.attempt > 1 => format!("{} (attempt {})", first.task, first.attempt),
             1 => first.task.clone(),
-            many => format!("{} × {many}", first.kind),
+            many if self.rows.iter().all(|row| row.kind == first.kind) => format!("{} × {many}", first.kind),
+            many => format!("{many} tasks of several kinds"),
         }
     }
 }
@@ -87,6 +91,9 @@ fn bands(gantt: &Gantt) -> Vec<Band<'_>> {
     };
     rows.sort_by(order);
     let size = rows.len().div_ceil(MAX_ROWS).max(1);
+    if begins.len() > MAX_ROWS {
+        return rows.chunks(size).map(|rows| Band { rows: rows.to_vec() }).collect();
+    }
     let mut bands = Vec::new();
     for kind in rows.chunk_by(|a, b| a.kind == b.kind) {
         bands.extend(kind.chunks(size).map(|rows| Band { rows: rows.to_vec() }));
@@ -191,8 +198,8 @@ fn axis(text: &mut String, seconds: f64, scale: f64, bottom: f64) {
         86400.0,
     ];
     let step = steps.into_iter().find(|step| *step >= rough).unwrap_or(rough.max(1.0));
-    let mut at = 0.0;
-    while at <= seconds {
+    let ticks = (0..MAX_TICKS).map(|number| number as f64 * step);
+    for at in ticks.take_while(|at| *at <= seconds) {
         let x = LEFT + at * scale;
         let _ = write!(
             text,
@@ -202,7 +209,6 @@ fn axis(text: &mut String, seconds: f64, scale: f64, bottom: f64) {
             bottom + 14.0,
             clock(at, step)
         );
-        at += step;
     }
 }
 

@@ -8,7 +8,12 @@ pub use chart::{Style, svg};
 pub use page::html;
 pub use pixels::{Pixels, png};
 
-use crate::workflow::{TaskName, TaskRole, WorkflowRun};
+use std::collections::HashMap;
+
+use crate::workflow::{TaskAttempt, TaskName, TaskRole, WorkflowRun};
+
+/// Logs have times in whole seconds: an end this long after a start may have been before it.
+const CLOCK_TOLERANCE_SECONDS: f64 = 0.5;
 
 /// The parts of a row, in the order of drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -161,28 +166,51 @@ impl Gantt {
 
     /// Marks the critical path: the chain of tasks that determined the end of the run.
     fn mark_critical(&mut self, run: &WorkflowRun) {
-        let mut parents: std::collections::HashMap<&TaskName, Vec<&TaskName>> =
-            std::collections::HashMap::new();
-        for (parent, children) in &run.children {
-            for child in children {
-                parents.entry(child).or_default().push(parent);
-            }
-        }
-        let last = |rows: &[Row], is_such: &dyn Fn(&Row) -> bool| {
-            let ends = rows.iter().enumerate().filter(|(_, row)| is_such(row));
-            ends.max_by(|a, b| a.1.end().total_cmp(&b.1.end())).map(|(at, _)| at)
+        // The order of rows by their ends decides between all candidates.
+        let mut by_end: Vec<usize> = (0..self.rows.len()).collect();
+        by_end.sort_by(|a, b| self.rows[*a].end().total_cmp(&self.rows[*b].end()));
+        let before = if run.graph.is_empty() {
+            rows_before(&self.rows, &by_end)
+        } else {
+            rows_of_last_parents(&self.rows, &by_end, run)
         };
-        let mut at = last(&self.rows, &|_| true);
+        let mut at = by_end.last().copied();
         while let Some(index) = at.filter(|index| !self.rows[*index].is_critical) {
             self.rows[index].is_critical = true;
-            let (start, task) = (self.rows[index].start(), TaskName(self.rows[index].task.clone()));
-            at = match parents.get(&task) {
-                Some(names) => last(&self.rows, &|row| names.iter().any(|name| name.0 == row.task)),
-                None if run.children.is_empty() && start > 0.0 => {
-                    last(&self.rows, &|row| row.end() <= start + 0.5 && row.task != task.0)
-                }
-                None => None,
-            };
+            at = before[index];
         }
     }
+}
+
+/// For every row, the row of a parent that ended last.
+fn rows_of_last_parents(rows: &[Row], by_end: &[usize], run: &WorkflowRun) -> Vec<Option<usize>> {
+    // Rows of the same task later in the order replace earlier ones.
+    let last_of_task: HashMap<&str, usize> =
+        by_end.iter().enumerate().map(|(place, at)| (rows[*at].task.as_str(), place)).collect();
+    let place_of = |task: &TaskName| last_of_task.get(task.0.as_str()).copied();
+    let last_parents = run.graph.largest_of_parents(place_of, usize::max);
+    let of = |attempt: &TaskAttempt| last_parents.get(&attempt.task).map(|place| by_end[*place]);
+    run.attempts.iter().map(of).collect()
+}
+
+/// For every row, the row of another task that ended last before it was ready: what it waited for, if the graph is
+/// unknown.
+fn rows_before(rows: &[Row], by_end: &[usize]) -> Vec<Option<usize>> {
+    // The nearest place before each place with a row of another task.
+    let mut other_task: Vec<Option<usize>> = Vec::with_capacity(by_end.len());
+    for place in 0..by_end.len() {
+        let previous = place.checked_sub(1);
+        let is_same = |previous: usize| rows[by_end[previous]].task == rows[by_end[place]].task;
+        other_task.push(previous.and_then(|at| if is_same(at) { other_task[at] } else { Some(at) }));
+    }
+    let of = |row: &Row| {
+        if row.start() <= 0.0 {
+            return None;
+        }
+        let n_before = by_end.partition_point(|at| rows[*at].end() <= row.start() + CLOCK_TOLERANCE_SECONDS);
+        let last = n_before.checked_sub(1)?;
+        let place = if rows[by_end[last]].task == row.task { other_task[last]? } else { last };
+        Some(by_end[place])
+    };
+    rows.iter().map(of).collect()
 }

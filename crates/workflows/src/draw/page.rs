@@ -1,7 +1,7 @@
 //! An interactive chart: one HTML file without external resources. Only visible rows are drawn, one per pixel at most, so a
 //! hundred thousand tasks remain usable.
 
-use report::escaped;
+use report::{escaped, script_json};
 use serde_json::json;
 
 use super::{Gantt, Part};
@@ -63,10 +63,7 @@ pub fn html(gantt: &Gantt) -> String {
                 "e": row.ends.map(round) })
         })
         .collect();
-    // Only `</` could end the script element.
-    let data = json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows })
-        .to_string()
-        .replace("</", "<\\/");
+    let data = script_json(&json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows }));
     let keys: String = Part::ALL
         .into_iter()
         .filter(|part| is_shown(*part))

@@ -6,7 +6,7 @@ pub mod metrics;
 pub mod per_job;
 pub mod report;
 
-use std::path::Path;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
@@ -61,8 +61,8 @@ impl Protocol {
 pub struct EvaluationPlan<'a> {
     pub training: &'a TrainingPlan,
     pub protocol: Protocol,
-    /// The file that lists the authors' split.
-    pub split: Option<&'a Path>,
+    /// The authors' split.
+    pub split: Option<&'a Split>,
     /// Tunes the hyper-parameters of `slowdown` by leave-one-batch-out cross-validation within the training runs of
     /// each fold.
     pub is_nested: bool,
@@ -83,15 +83,17 @@ pub struct Fold {
 pub fn folds(
     data: &Dataset,
     protocol: Protocol,
-    split: Option<&Path>,
+    split: Option<&Split>,
     seed: u64,
 ) -> Result<(Vec<Fold>, Split)> {
     let all: Vec<usize> = (0..data.runs.len()).collect();
-    let without =
-        |test: &[usize]| -> Vec<usize> { all.iter().copied().filter(|at| !test.contains(at)).collect() };
+    let without = |test: &[usize]| -> Vec<usize> {
+        let test: HashSet<usize> = test.iter().copied().collect();
+        all.iter().copied().filter(|at| !test.contains(at)).collect()
+    };
     match protocol {
         Protocol::Authors => {
-            let mut split = Split::read(split.ok_or(Error::NoSplit)?, data)?;
+            let mut split = split.ok_or(Error::NoSplit)?.clone();
             let [train, validation, test] =
                 [&mut split.train, &mut split.validation, &mut split.test].map(std::mem::take);
             Ok((vec![Fold { train, validation, test }], split))

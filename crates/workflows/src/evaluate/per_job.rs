@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::workflow::WorkflowRun;
+use crate::workflow::{TaskAttempt, WorkflowRun};
 use learn::Matrix;
 use learn::boost::{BoostSettings, BoostedTrees};
 use learn::metrics::{pr_auc, roc_auc};
@@ -75,18 +75,65 @@ fn deviations(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<[f64; QUANTITIES
     (0..run.run.attempts.len()).map(of).collect()
 }
 
-/// For every attempt, the attempts on the same host, including itself.
-fn neighbours(run: &WorkflowRun) -> Vec<Vec<usize>> {
-    let mut by_host: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (at, attempt) in run.attempts.iter().enumerate() {
-        if let Some(host) = &attempt.host {
-            by_host.entry(host).or_default().push(at);
+/// The deviations of the attempts on one host. An attempt without a host is alone.
+#[derive(Clone, Copy)]
+struct HostDeviations {
+    n_attempts: usize,
+    /// Of each quantity: the known deviations, their sum and the largest one.
+    n_known: [usize; QUANTITIES.len()],
+    sum: [f64; QUANTITIES.len()],
+    largest: [f64; QUANTITIES.len()],
+}
+
+impl HostDeviations {
+    const NONE: Self = Self {
+        n_attempts: 0,
+        n_known: [0; QUANTITIES.len()],
+        sum: [0.0; QUANTITIES.len()],
+        largest: [f64::NAN; QUANTITIES.len()],
+    };
+
+    fn add(&mut self, row: &[f64; QUANTITIES.len()]) {
+        self.n_attempts += 1;
+        for (column, value) in row.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
+            self.n_known[column] += 1;
+            self.sum[column] += value;
+            self.largest[column] = self.largest[column].max(*value);
         }
     }
-    let of = |(at, attempt): (usize, &crate::workflow::TaskAttempt)| {
-        attempt.host.as_deref().map_or_else(|| vec![at], |host| by_host[host].clone())
+
+    /// The mean of a quantity; NaN if nothing is known.
+    fn mean(&self, column: usize) -> f64 {
+        self.sum[column] / self.n_known[column] as f64
+    }
+
+    /// The mean without one attempt.
+    fn mean_of_others(&self, own: f64, column: usize) -> f64 {
+        if own.is_nan() {
+            return self.mean(column);
+        }
+        let n_others = self.n_known[column] - 1;
+        if n_others == 0 { f64::NAN } else { (self.sum[column] - own) / n_others as f64 }
+    }
+}
+
+/// For every attempt, the deviations of all attempts on its host, including itself.
+fn on_same_host(run: &WorkflowRun, own: &[[f64; QUANTITIES.len()]]) -> Vec<HostDeviations> {
+    let mut by_host: HashMap<&str, HostDeviations> = HashMap::new();
+    for (attempt, row) in run.attempts.iter().zip(own) {
+        if let Some(host) = &attempt.host {
+            by_host.entry(host).or_insert(HostDeviations::NONE).add(row);
+        }
+    }
+    let of = |(attempt, row): (&TaskAttempt, &[f64; QUANTITIES.len()])| match &attempt.host {
+        Some(host) => by_host[host.as_str()],
+        None => {
+            let mut alone = HostDeviations::NONE;
+            alone.add(row);
+            alone
+        }
     };
-    run.attempts.iter().enumerate().map(of).collect()
+    run.attempts.iter().zip(own).map(of).collect()
 }
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
@@ -96,12 +143,12 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 
 /// Scores without labels: the mean deviation of runtime per CPU time over the tasks on the same host.
 pub fn scores(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<f64> {
-    let own = deviations(run, baseline);
-    let of = |near: &Vec<usize>| {
-        let per_cpu_time = mean(near.iter().map(|at| own[*at][0]));
-        if per_cpu_time.is_nan() { mean(near.iter().map(|at| own[*at][1])) } else { per_cpu_time }
+    let of = |near: HostDeviations| {
+        let per_cpu_time = near.mean(0);
+        if per_cpu_time.is_nan() { near.mean(1) } else { per_cpu_time }
     };
-    neighbours(run.run).iter().map(of).map(|score| if score.is_nan() { 0.0 } else { score }).collect()
+    let near = on_same_host(run.run, &deviations(run, baseline));
+    near.into_iter().map(of).map(|score| if score.is_nan() { 0.0 } else { score }).collect()
 }
 
 /// Features for trees: deviations of the task, of its neighbours, and of the whole run.
@@ -109,17 +156,15 @@ fn rows(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<Vec<f32>> {
     let own = deviations(run, baseline);
     let whole: Vec<f64> =
         (0..QUANTITIES.len()).map(|column| mean(own.iter().map(|row| row[column]))).collect();
-    let of = |(at, near): (usize, &Vec<usize>)| {
-        let others =
-            |column: usize| mean(near.iter().filter(|other| **other != at).map(|other| own[*other][column]));
-        let most = |column: usize| near.iter().map(|other| own[*other][column]).fold(f64::NAN, f64::max);
-        let mut row: Vec<f32> = own[at].iter().map(|value| *value as f32).collect();
-        row.extend((0..QUANTITIES.len()).map(|column| others(column) as f32));
-        row.extend([most(0) as f32, most(1) as f32, near.len() as f32]);
+    let of = |(own, near): (&[f64; QUANTITIES.len()], HostDeviations)| {
+        let mut row: Vec<f32> = own.iter().map(|value| *value as f32).collect();
+        let others = own.iter().enumerate().map(|(column, own)| near.mean_of_others(*own, column) as f32);
+        row.extend(others);
+        row.extend([near.largest[0] as f32, near.largest[1] as f32, near.n_attempts as f32]);
         row.extend(whole.iter().map(|value| *value as f32));
         row
     };
-    neighbours(run.run).iter().enumerate().map(of).collect()
+    own.iter().zip(on_same_host(run.run, &own)).map(of).collect()
 }
 
 /// Evaluates rankings with and without labels on runs whose tasks are all labelled.

@@ -1,14 +1,16 @@
 //! DAGMan's graph files, `*.dag`: jobs, edges and sub-workflows.
 
+use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
+
+use crate::graph::{Dependency, Graph};
 
 /// What is used of a `.dag` file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Dag {
     /// Each job with the directory of its submit file, which also receives its output files.
     pub jobs: Vec<(String, PathBuf)>,
-    /// Parent and child.
-    pub edges: Vec<(String, String)>,
+    pub graph: Graph,
     pub subworkflows: Vec<Subworkflow>,
 }
 
@@ -39,11 +41,8 @@ pub fn parse(text: &str) -> Dag {
                 let Some(middle) = rest.iter().position(|word| word.eq_ignore_ascii_case("CHILD")) else {
                     continue;
                 };
-                for parent in &rest[..middle] {
-                    for child in &rest[middle + 1..] {
-                        dag.edges.push(((*parent).to_owned(), (*child).to_owned()));
-                    }
-                }
+                let (parents, children) = (&rest[..middle], &rest[middle + 1..]);
+                dag.graph.add(Dependency::new(parents.iter().copied(), children.iter().copied()));
             }
             // `SUBDAG EXTERNAL <node> <file> [DIR <directory>]`
             "SUBDAG" => {
@@ -79,12 +78,12 @@ impl Subworkflow {
     /// The submit directories of the sub-workflow that exist below `parent`, the submit directory of its parent. Pegasus
     /// appends `.000`, `.001` and so on, one for each time it plans. Directories may have been moved since, so the
     /// end of the path counts.
-    pub fn directories(&self, parent: &Path) -> Vec<PathBuf> {
+    pub fn directories(&self, parent: &Path, listings: &mut Listings) -> Vec<PathBuf> {
         let parts: Vec<Component<'_>> =
             self.directory.components().filter(|part| matches!(part, Component::Normal(_))).collect();
-        for start in 0..parts.len() {
+        for start in parts.len().saturating_sub(MAX_DEPTH)..parts.len() {
             let path = parent.join(parts[start..].iter().collect::<PathBuf>());
-            let found = numbered(&path);
+            let found = numbered(&path, listings);
             if !found.is_empty() {
                 return found;
             }
@@ -93,8 +92,29 @@ impl Subworkflow {
     }
 }
 
+/// Directories below that of the parent in which a sub-workflow is looked for.
+const MAX_DEPTH: usize = 64;
+
+/// The names in directories, each listed once.
+#[derive(Debug, Default)]
+pub struct Listings(HashMap<PathBuf, Vec<String>>);
+
+impl Listings {
+    /// The sorted names in a directory; none if it cannot be listed.
+    fn names(&mut self, directory: &Path) -> &[String] {
+        if !self.0.contains_key(directory) {
+            let Ok(entries) = std::fs::read_dir(directory) else { return &[] };
+            let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            self.0.insert(directory.to_owned(), names);
+        }
+        self.0.get(directory).map_or(&[], Vec::as_slice)
+    }
+}
+
 /// The directory itself and those with a number after its name, in order.
-fn numbered(path: &Path) -> Vec<PathBuf> {
+fn numbered(path: &Path, listings: &mut Listings) -> Vec<PathBuf> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name().and_then(|name| name.to_str())) else {
         return Vec::new();
     };
@@ -103,14 +123,14 @@ fn numbered(path: &Path) -> Vec<PathBuf> {
         let number = rest.strip_prefix('.').unwrap_or("x");
         rest.is_empty() || !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     };
-    let entries = std::fs::read_dir(parent).into_iter().flatten().filter_map(Result::ok);
-    let mut found: Vec<PathBuf> = entries
-        .filter(|entry| entry.file_name().to_str().is_some_and(is_same))
-        .map(|entry| entry.path())
+    let names = listings.names(parent);
+    let first = names.partition_point(|known| known.as_str() < name);
+    let alike = names[first..].iter().take_while(|known| known.starts_with(name));
+    alike
+        .filter(|known| is_same(known))
+        .map(|known| parent.join(known))
         .filter(|path| path.is_dir())
-        .collect();
-    found.sort();
-    found
+        .collect()
 }
 
 #[cfg(test)]
@@ -127,7 +147,7 @@ mod tests {
         );
         assert_eq!(dag.jobs.len(), 3);
         assert_eq!(dag.jobs[0], ("a".into(), "00/00".into()));
-        assert_eq!(dag.edges, [("a".into(), "c".into()), ("b".into(), "c".into())]);
+        assert_eq!(dag.graph.dependencies(), [Dependency::new(["a", "b"], ["c"])]);
         let found: Vec<(&str, &Path)> =
             dag.subworkflows.iter().map(|one| (one.node.as_str(), one.directory.as_path())).collect();
         let expected = [("c", "inner"), ("d", "other"), ("plan", "u/run1/00/00/./sub")];

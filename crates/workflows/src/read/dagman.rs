@@ -7,6 +7,7 @@ use chrono::NaiveDateTime;
 
 use super::events::{EventKind, TaskEvent};
 use super::run_builder::RunBuilder;
+use super::values;
 
 pub fn is_line(line: &str) -> bool {
     parse_time(line).is_some()
@@ -15,7 +16,7 @@ pub fn is_line(line: &str) -> bool {
 fn parse_time(text: &str) -> Option<f64> {
     let text = text.get(..17)?;
     let parsed = NaiveDateTime::parse_from_str(text, "%m/%d/%y %H:%M:%S").ok()?;
-    Some(parsed.and_utc().timestamp() as f64)
+    values::time(parsed.and_utc().timestamp() as f64)
 }
 
 /// Applies one line. Lines that are not about tasks are skipped.

@@ -5,6 +5,7 @@ use chrono::{DateTime, Datelike, NaiveDateTime, TimeDelta, Utc};
 
 use super::events::{EventKind, TaskEvent};
 use super::run_builder::RunBuilder;
+use super::values;
 
 pub const END: &str = "...";
 
@@ -26,6 +27,7 @@ fn header(line: &str) -> Option<Header<'_>> {
     let mut numbers = job.split('.');
     let (cluster, proc) = (numbers.next()?, numbers.next()?);
     let (at, length) = parse_time(rest)?;
+    let at = values::time(at)?;
     Some(Header { code, job: (cluster, proc), at, rest: rest.get(length..)?.trim_start() })
 }
 
@@ -74,7 +76,7 @@ pub fn apply(lines: &[String], names: &mut NodeNames, builder: &mut RunBuilder) 
     // DAGMan adds `DAG Node: <name>` to every submission.
     if let Some(node) = lines.iter().find_map(|line| line.trim().strip_prefix("DAG Node: ")) {
         // Events before the submission did not have the name.
-        builder.rename(&unnamed(&attempt), node.trim());
+        builder.rename(&unnamed(&attempt), &attempt, node.trim());
         names.0.insert(attempt.clone(), node.trim().to_owned());
     }
     let task = names.0.get(&attempt).cloned().unwrap_or_else(|| unnamed(&attempt));

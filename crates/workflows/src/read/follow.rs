@@ -7,6 +7,8 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
+use files::{LimitExceeded, Limits};
+
 use super::run_builder::RunBuilder;
 use super::submit_directory::SubmitDirectory;
 use super::{Format, Recording, SNIFF_BYTES, dagman, event_log, jobstate, name_of};
@@ -38,11 +40,11 @@ pub struct Update {
 }
 
 impl RunFollower {
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
         let source = if path.is_dir() {
-            Source::Directory(Box::new(SubmitDirectory::open(path)?))
+            Source::Directory(Box::new(SubmitDirectory::open(path, limits)?))
         } else {
-            Source::Log(Box::new(LogFollower::open(path)?))
+            Source::Log(Box::new(LogFollower::open(path, limits)?))
         };
         Ok(Self { source, name: name_of(path), reported: HashSet::new() })
     }
@@ -90,9 +92,9 @@ pub struct LogFollower {
 
 impl LogFollower {
     /// Opens a file, which may still be empty but has to exist.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
         File::open(path).map_err(Error::io(path))?;
-        Ok(Self { path: path.to_owned(), parser: LogParser::default(), offset: 0 })
+        Ok(Self { path: path.to_owned(), parser: LogParser::new(limits), offset: 0 })
     }
 
     /// Reads what has been appended. Returns whether there was anything.
@@ -138,22 +140,57 @@ impl LogFollower {
 /// Parses a log from pieces of any size.
 #[derive(Debug, Default)]
 pub struct LogParser {
+    limits: Limits,
+    n_bytes: u64,
     format: Option<Format>,
     /// A line whose end has not arrived yet.
     partial_line: Vec<u8>,
-    /// Lines of an event whose end has not arrived yet.
+    /// Lines of an event whose end has not arrived yet, and their bytes.
     event: Vec<String>,
+    event_bytes: usize,
     names: event_log::NodeNames,
     builder: RunBuilder,
     n_lines: u64,
 }
 
 impl LogParser {
+    pub fn new(limits: &Limits) -> Self {
+        Self { limits: *limits, ..Self::default() }
+    }
+
     /// Parses the next bytes of a log.
     pub fn push(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
+        self.n_bytes += bytes.len() as u64;
+        // Bounds are checked piece by piece: what a piece adds is bounded by its size.
+        for piece in bytes.chunks(CHUNK) {
+            self.push_piece(piece)?;
+            self.check_limits().map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn check_limits(&self) -> std::result::Result<(), LimitExceeded> {
+        let Limits { file_bytes, record_bytes, rows, .. } = self.limits;
+        let n_record_bytes = (self.partial_line.len() + self.event_bytes) as u64;
+        let n_attempts = self.builder.attempts().len() as u64;
+        for (found, what, limit, setting) in [
+            (self.n_bytes, "its size in bytes", file_bytes, "file_bytes"),
+            (n_record_bytes, "one record in bytes", record_bytes, "record_bytes"),
+            (n_attempts, "the number of attempts", rows, "rows"),
+        ] {
+            if found > limit {
+                return Err(LimitExceeded { what, limit, setting });
+            }
+        }
+        Ok(())
+    }
+
+    fn push_piece(&mut self, bytes: &[u8]) -> std::result::Result<(), String> {
+        // Only new bytes can contain the end of a line that has not ended.
+        let new_end = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| self.partial_line.len() + at);
         self.partial_line.extend_from_slice(bytes);
         if self.format.is_none() {
-            if !self.partial_line.contains(&b'\n') {
+            if new_end.is_none() {
                 return Ok(());
             }
             let found = Format::of(&self.partial_line[..self.partial_line.len().min(SNIFF_BYTES)]);
@@ -163,7 +200,7 @@ impl LogParser {
                 .ok_or("not a log that can be followed: expected jobstate.log, *.dagman.out or an HTCondor event log")?;
             self.format = Some(found);
         }
-        let Some(end) = self.partial_line.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
+        let Some(end) = new_end else { return Ok(()) };
         let rest = self.partial_line.split_off(end + 1);
         let whole = std::mem::replace(&mut self.partial_line, rest);
         for line in String::from_utf8_lossy(&whole).lines() {
@@ -183,9 +220,11 @@ impl LogParser {
             Some(Format::Dagman) => dagman::apply(line, &mut self.builder),
             _ if line == event_log::END => {
                 let lines = std::mem::take(&mut self.event);
+                self.event_bytes = 0;
                 event_log::apply(&lines, &mut self.names, &mut self.builder)
             }
             _ => {
+                self.event_bytes += line.len();
                 self.event.push(line.to_owned());
                 Ok(())
             }

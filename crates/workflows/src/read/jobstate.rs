@@ -4,6 +4,7 @@
 
 use super::events::{EventKind, TaskEvent};
 use super::run_builder::RunBuilder;
+use super::values;
 
 pub fn is_line(line: &str) -> bool {
     let mut words = line.split_ascii_whitespace();
@@ -14,8 +15,7 @@ pub fn is_line(line: &str) -> bool {
 /// Applies one line, or returns why it cannot be one.
 pub fn apply(line: &str, builder: &mut RunBuilder) -> Result<(), String> {
     let words: Vec<&str> = line.split_ascii_whitespace().collect();
-    let at: Option<f64> = words.first().and_then(|word| word.parse().ok());
-    let at = at.filter(|at| at.is_finite()).ok_or("it does not start with a time")?;
+    let at = values::parse_time(words.first().copied().unwrap_or_default())?;
     if words.get(1) == Some(&"INTERNAL") {
         match words.get(3) {
             Some(&"DAGMAN_STARTED") => builder.start(at),
@@ -28,9 +28,19 @@ pub fn apply(line: &str, builder: &mut RunBuilder) -> Result<(), String> {
     let (Some(task), Some(event), Some(detail)) = (task, event, detail) else {
         return Err("it is cut off".into());
     };
+    let attempt = words.get(6).filter(|number| **number != "-").map(|number| (*number).to_owned());
     // Some lines have the status that `wait` returned: the exit code is its second byte.
     let code = || detail.parse().map_or(0, |code: i32| if code > 255 { code >> 8 } else { code });
-    let kind = match event {
+    if let Some(kind) = event_kind(event, code) {
+        builder.apply(TaskEvent { at, task: task.to_owned(), attempt, kind });
+    }
+    Ok(())
+}
+
+/// What a state of Pegasus means for a task; `None` if it has no effect on delays, such as image sizes, reasons of a
+/// hold and grid events.
+pub fn event_kind(state: &str, code: impl Fn() -> i32) -> Option<EventKind> {
+    Some(match state {
         "PRE_SCRIPT_STARTED" => EventKind::PreScriptStarted,
         "PRE_SCRIPT_TERMINATED" => EventKind::PreScriptEnded,
         "PRE_SCRIPT_FAILURE" | "PRE_SCRIPT_FAILED" => EventKind::PreScriptFailed(code()),
@@ -45,10 +55,6 @@ pub fn apply(line: &str, builder: &mut RunBuilder) -> Result<(), String> {
         "JOB_RELEASED" => EventKind::Released,
         "JOB_EVICTED" | "SHADOW_EXCEPTION" => EventKind::Evicted,
         "JOB_ABORTED" => EventKind::Aborted,
-        // Image sizes, reasons of a hold and grid events have no effect on delays.
-        _ => return Ok(()),
-    };
-    let attempt = words.get(6).filter(|number| **number != "-").map(|number| (*number).to_owned());
-    builder.apply(TaskEvent { at, task: task.to_owned(), attempt, kind });
-    Ok(())
+        _ => return None,
+    })
 }

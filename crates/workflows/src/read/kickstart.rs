@@ -3,6 +3,8 @@
 use crate::workflow::{Span, TaskAttempt};
 use serde::Deserialize;
 
+use super::values;
+
 #[derive(Debug, Deserialize)]
 struct Record {
     hostname: Option<String>,
@@ -71,7 +73,7 @@ fn from_yaml(text: &str) -> Result<Vec<Invocation>, String> {
         let (usage, status) = record.mainjob.map_or((None, None), |main| (main.usage, main.status));
         Invocation {
             host: record.hostname,
-            cpu_seconds: usage.map(|usage| usage.utime + usage.stime),
+            cpu_seconds: usage.and_then(|usage| values::cpu_time(usage.utime + usage.stime)),
             exit_code: status.and_then(|status| status.regular_exitcode),
         }
     };
@@ -93,7 +95,9 @@ fn from_xml(text: &str) -> Result<Vec<Invocation>, String> {
         let seconds = |name: &str| usage?.attribute(name)?.parse::<f64>().ok();
         found.push(Invocation {
             host: root.attribute("hostname").map(str::to_owned),
-            cpu_seconds: seconds("utime").zip(seconds("stime")).map(|(user, system)| user + system),
+            cpu_seconds: seconds("utime")
+                .zip(seconds("stime"))
+                .and_then(|(user, system)| values::cpu_time(user + system)),
             exit_code: below("regular").and_then(|node| node.attribute("exitcode")?.parse().ok()),
         });
         rest = &rest[end..];
@@ -134,7 +138,7 @@ fn transferred(text: &str) -> Option<(f64, f64)> {
                 _ => return None,
             };
             let seconds: f64 = words.get(at + 5)?.parse().ok()?;
-            Some((amount * factor, seconds))
+            values::bytes(amount * factor).zip(values::duration(seconds))
         });
         if let Some((bytes, seconds)) = found {
             let (all, long) = total.unwrap_or((0.0, 0.0));

@@ -1,6 +1,5 @@
 //! Readers of workflow runs. The first bytes of a file decide which reader is used.
 
-mod cycle;
 pub mod dag;
 pub mod dagman;
 pub mod event_log;
@@ -10,10 +9,12 @@ pub mod jobstate;
 pub mod kickstart;
 pub mod kind;
 pub mod nextflow;
+mod record_file;
 pub mod run_builder;
 pub mod stampede;
 pub mod submit_directory;
 pub mod table;
+mod values;
 pub mod wfformat;
 
 use std::collections::HashMap;
@@ -21,13 +22,15 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
+use files::{Limited, Limits};
+
 use crate::workflow::WorkflowRun;
 
 use self::follow::LogFollower;
 use crate::error::{Error, Result};
 
 /// A run with what its file says about it.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Hash)]
 pub struct Recording {
     pub run: WorkflowRun,
     /// The fault of each attempt, if the file labels attempts; `None` is healthy.
@@ -38,6 +41,16 @@ pub struct Recording {
 
 /// Warnings that are kept for one file; a file of another format could have one for every line.
 const MAX_WARNINGS: usize = 20;
+/// Characters of a warning; names and values in it come from the file.
+const MAX_WARNING_CHARACTERS: usize = 300;
+
+/// A warning of bounded length.
+fn shortened(warning: String) -> String {
+    match warning.char_indices().nth(MAX_WARNING_CHARACTERS) {
+        Some((end, _)) => format!("{}…", &warning[..end]),
+        None => warning,
+    }
+}
 
 impl Recording {
     pub fn new(name: &str) -> Self {
@@ -46,7 +59,7 @@ impl Recording {
 
     pub fn warn(&mut self, warning: String) {
         match self.warnings.len().cmp(&MAX_WARNINGS) {
-            std::cmp::Ordering::Less => self.warnings.push(warning),
+            std::cmp::Ordering::Less => self.warnings.push(shortened(warning)),
             std::cmp::Ordering::Equal => self.warnings.push("further warnings are not shown".into()),
             std::cmp::Ordering::Greater => {}
         }
@@ -80,8 +93,6 @@ pub enum Format {
     Nextflow,
 }
 
-/// Three years: tasks that run or wait longer are not believed.
-const MAX_SECONDS: f64 = 1e8;
 /// Bytes by which a format is recognised.
 const SNIFF_BYTES: usize = 4_096;
 
@@ -106,9 +117,9 @@ impl Format {
 }
 
 /// Reads a file or a submit directory. Only a database can contain several runs.
-pub fn read(path: &Path) -> Result<Vec<Recording>> {
+pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
     if path.is_dir() {
-        return submit_directory::read(path).map(|one| vec![one]);
+        return submit_directory::read(path, limits).map(|one| vec![one]);
     }
     let mut file = File::open(path).map_err(Error::io(path))?;
     let mut first = vec![0; SNIFF_BYTES];
@@ -125,20 +136,19 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
         )
     })?;
     let name = name_of(path);
-    let whole = || {
-        std::fs::read(path).map_err(Error::io(path)).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-    };
+    let whole = || files::read(path, limits).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     let wrong = |reason: String| Error::file(path, reason);
     match format {
-        Format::Stampede => stampede::read(path),
+        Format::Stampede => stampede::read(path, limits),
         Format::Table => {
-            let file = File::open(path).map_err(Error::io(path))?;
-            table::read(&name, std::io::BufReader::new(file)).map_err(wrong).map(|one| vec![one])
+            let file = Limited::new(File::open(path).map_err(Error::io(path))?, limits);
+            let mut meter = file.meter();
+            table::read(&name, file, &mut meter).map_err(wrong).map(|one| vec![one])
         }
         Format::WfFormat => wfformat::read(&whole()?).map_err(wrong).map(|one| vec![one]),
         Format::Nextflow => nextflow::read(&name, &whole()?).map_err(wrong).map(|one| vec![one]),
         Format::Jobstate | Format::Dagman | Format::EventLog => {
-            let mut log = LogFollower::open(path)?;
+            let mut log = LogFollower::open(path, limits)?;
             log.catch_up()?;
             log.end();
             if log.builder().is_empty() {
@@ -150,8 +160,8 @@ pub fn read(path: &Path) -> Result<Vec<Recording>> {
 }
 
 /// Reads a file that contains a single run.
-pub fn read_one(path: &Path) -> Result<Recording> {
-    let mut runs = read(path)?;
+pub fn read_one(path: &Path, limits: &Limits) -> Result<Recording> {
+    let mut runs = read(path, limits)?;
     match runs.len() {
         1 => Ok(runs.remove(0)),
         several => {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::workflow::{Span, TaskAttempt, TaskRole};
 use chrono::NaiveDateTime;
 
-use super::Recording;
+use super::{Recording, values};
 
 pub fn is_header(line: &str) -> bool {
     let names: Vec<&str> = line.split('\t').map(str::trim).collect();
@@ -17,7 +17,7 @@ pub fn is_header(line: &str) -> bool {
 /// `1h 2m 3.5s`, `250ms`, or raw milliseconds.
 fn seconds(text: &str) -> Option<f64> {
     if let Ok(raw) = text.parse::<f64>() {
-        return Some(raw / 1e3);
+        return values::duration(raw / 1e3);
     }
     let mut total = 0.0;
     for part in text.split_ascii_whitespace() {
@@ -32,16 +32,16 @@ fn seconds(text: &str) -> Option<f64> {
         };
         total += digits.parse::<f64>().ok()? * factor;
     }
-    Some(total)
+    values::duration(total)
 }
 
 /// `2026-11-15 08:00:00.123`, or raw milliseconds.
 fn parse_time(text: &str) -> Option<f64> {
     if let Ok(raw) = text.parse::<f64>() {
-        return Some(raw / 1e3);
+        return values::time(raw / 1e3);
     }
     let parsed = NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S%.f").ok()?;
-    Some(parsed.and_utc().timestamp_millis() as f64 / 1e3)
+    values::time(parsed.and_utc().timestamp_millis() as f64 / 1e3)
 }
 
 pub fn read(name: &str, text: &str) -> Result<Recording, String> {
@@ -63,11 +63,19 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             recording.warn(format!("line {} is skipped: it has no name or no submission time", at + 2));
             continue;
         };
+        type Parse = fn(&str) -> Option<f64>;
+        let numbers: [(&str, Parse); 4] =
+            [("start", parse_time), ("complete", parse_time), ("duration", seconds), ("realtime", seconds)];
+        for (name, parse) in numbers {
+            if let Some(text) = cell(name).filter(|text| parse(text).is_none()) {
+                recording.warn(format!("line {}: {name} is {text}, which is not a time", at + 2));
+            }
+        }
         let complete = cell("complete").and_then(parse_time);
         let end = complete.or_else(|| Some(submit + seconds(cell("duration")?)?));
         let start = cell("start").and_then(parse_time).or_else(|| Some(end? - seconds(cell("realtime")?)?));
         let execution =
-            start.zip(end).and_then(|(start, end)| Span::new(start.max(submit), end.max(start)).ok());
+            start.zip(end).and_then(|(start, end)| values::span(start.max(submit), end.max(start)));
         let cpu = cell("%cpu").and_then(|cell| cell.trim_end_matches('%').parse::<f64>().ok());
         let ran = cell("realtime").and_then(seconds).or(execution.map(Span::seconds));
         // `NAME (sample)` is a task of the process NAME.
@@ -83,7 +91,7 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             ready: Some(submit),
             submitted: Some(submit),
             execution,
-            cpu_seconds: cpu.zip(ran).map(|(share, ran)| share / 100.0 * ran),
+            cpu_seconds: cpu.zip(ran).and_then(|(share, ran)| values::cpu_time(share / 100.0 * ran)),
             stage_in_bytes: cell("rchar").and_then(bytes),
             stage_out_bytes: cell("wchar").and_then(bytes),
             exit_code: cell("exit").and_then(|code| code.parse().ok()).or(failed),
@@ -115,7 +123,7 @@ fn bytes(text: &str) -> Option<f64> {
         "TB" => 1024f64.powi(4),
         _ => return None,
     };
-    Some(number.parse::<f64>().ok()? * factor)
+    values::bytes(number.parse::<f64>().ok()? * factor)
 }
 
 #[cfg(test)]

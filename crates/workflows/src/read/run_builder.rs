@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::graph::Graph;
 use crate::workflow::{Span, TaskAttempt, TaskName};
 
 use super::events::{EventKind, TaskEvent};
-use super::{MAX_WARNINGS, Recording, kind};
+use super::{MAX_WARNINGS, Recording, kind, shortened};
 
 /// Start times of what has not ended yet, for one attempt.
 #[derive(Debug, Clone, Default)]
@@ -22,15 +23,34 @@ struct Open {
     is_closed: bool,
 }
 
+/// Where the attempts at a task are.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    by_number: BTreeMap<u32, usize>,
+    /// By what identifies an attempt in the log.
+    by_key: HashMap<String, usize>,
+}
+
+impl Places {
+    fn last(&self) -> Option<(u32, usize)> {
+        self.by_number.last_key_value().map(|(number, place)| (*number, *place))
+    }
+
+    /// Adds an attempt after all others and returns its number.
+    fn push(&mut self, place: usize) -> u32 {
+        let number = self.last().map_or(1, |(number, _)| number + 1);
+        self.by_number.insert(number, place);
+        number
+    }
+}
+
 /// The attempts of a run, as far as events have told.
 #[derive(Debug, Clone, Default)]
 pub struct RunBuilder {
     attempts: Vec<TaskAttempt>,
     open: Vec<Open>,
-    /// The places of the attempts of each task, in their order.
-    by_task: HashMap<String, Vec<usize>>,
-    by_key: HashMap<(String, String), usize>,
-    children: BTreeMap<String, Vec<String>>,
+    by_task: HashMap<String, Places>,
+    graph: Graph,
     started: Option<f64>,
     n_started: usize,
     is_over: bool,
@@ -59,14 +79,15 @@ impl RunBuilder {
         self.attempts.is_empty()
     }
 
-    pub fn add_edge(&mut self, parent: &str, child: &str) {
-        self.children.entry(parent.to_owned()).or_default().push(child.to_owned());
+    /// The graph, to add dependencies to.
+    pub fn graph_mut(&mut self) -> &mut Graph {
+        &mut self.graph
     }
 
     /// Keeps a warning, unless there are too many already.
     pub fn warn(&mut self, warning: String) {
         if self.warnings.len() < MAX_WARNINGS {
-            self.warnings.push(warning);
+            self.warnings.push(shortened(warning));
         }
     }
 
@@ -133,13 +154,13 @@ impl RunBuilder {
     }
 
     fn last(&self, task: &str) -> Option<usize> {
-        self.by_task.get(task)?.last().copied()
+        self.by_task.get(task)?.last().map(|(_, place)| place)
     }
 
     fn index_of(&mut self, task: &str, key: Option<String>, kind: &EventKind) -> usize {
         let last = self.last(task);
         let found = match &key {
-            Some(key) => self.by_key.get(&(task.to_owned(), key.clone())).copied().or_else(|| {
+            Some(key) => self.by_task.get(task).and_then(|of| of.by_key.get(key).copied()).or_else(|| {
                 // Events before the submission did not have the key yet.
                 last.filter(|at| !self.open[*at].has_key && !self.open[*at].is_closed)
             }),
@@ -158,39 +179,34 @@ impl RunBuilder {
             Some(at) if !is_new_attempt => at,
             _ => {
                 let (role, kind) = kind::from_name(task);
-                let number = last.map_or(1, |at| self.attempts[at].attempt + 1);
+                let place = self.attempts.len();
+                let number = self.by_task.entry(task.to_owned()).or_default().push(place);
                 self.attempts.push(TaskAttempt::new(task, role, kind, number));
                 self.open.push(Open::default());
-                self.by_task.entry(task.to_owned()).or_default().push(self.attempts.len() - 1);
-                self.attempts.len() - 1
+                place
             }
         };
-        if let Some(key) = key {
+        if let (Some(key), Some(places)) = (key, self.by_task.get_mut(task)) {
             self.open[index].has_key = true;
-            self.by_key.insert((task.to_owned(), key), index);
+            places.by_key.insert(key, index);
         }
         index
     }
 
-    /// Gives a task another name: its attempts become further attempts at the task of that name.
-    pub fn rename(&mut self, from: &str, to: &str) {
-        let Some(places) = self.by_task.remove(from) else { return };
+    /// Gives the attempt with this key another task: it becomes the next attempt at the task of that name.
+    pub fn rename(&mut self, from: &str, key: &str, to: &str) {
+        let Some(places) = self.by_task.get_mut(from) else { return };
+        let Some(place) = places.by_key.remove(key) else { return };
+        let attempt = &mut self.attempts[place];
+        places.by_number.remove(&attempt.attempt);
+        if places.by_number.is_empty() {
+            self.by_task.remove(from);
+        }
         let (role, kind) = kind::from_name(to);
-        let mut number = self.last(to).map_or(0, |last| self.attempts[last].attempt);
-        for at in &places {
-            number += 1;
-            let attempt = &mut self.attempts[*at];
-            (attempt.task, attempt.role, attempt.kind, attempt.attempt) =
-                (TaskName(to.into()), role, kind.clone(), number);
-        }
-        self.by_task.entry(to.to_owned()).or_default().extend(places);
-        let keys: Vec<(String, String)> =
-            self.by_key.keys().filter(|(task, _)| task == from).cloned().collect();
-        for key in keys {
-            if let Some(at) = self.by_key.remove(&key) {
-                self.by_key.insert((to.to_owned(), key.1), at);
-            }
-        }
+        let places = self.by_task.entry(to.to_owned()).or_default();
+        places.by_key.insert(key.to_owned(), place);
+        (attempt.task, attempt.role, attempt.kind, attempt.attempt) =
+            (TaskName(to.into()), role, kind, places.push(place));
     }
 
     /// Every attempt, in the order of the log.
@@ -205,9 +221,7 @@ impl RunBuilder {
 
     /// The attempt with this number at a task.
     pub fn numbered(&mut self, task: &str, number: u32) -> Option<&mut TaskAttempt> {
-        let places = self.by_task.get(task)?;
-        // Attempts are numbered from one in the order of their places.
-        let place = *places.get((number as usize).checked_sub(1)?)?;
+        let place = *self.by_task.get(task)?.by_number.get(&number)?;
         self.attempts.get_mut(place)
     }
 
@@ -240,10 +254,7 @@ impl RunBuilder {
         for warning in self.doubts() {
             recording.warn(warning);
         }
-        for (parent, children) in &self.children {
-            let names = children.iter().cloned().map(TaskName).collect();
-            recording.run.children.insert(TaskName(parent.clone()), names);
-        }
+        recording.run.graph = self.graph.clone();
         self.set_ready(&mut recording.run.attempts);
         recording
     }
@@ -268,30 +279,24 @@ impl RunBuilder {
                 "{n_repeated} tasks were submitted again after they had succeeded; the log may contain several workflows"
             ));
         }
-        if let Some(task) = super::cycle::find(&self.children) {
-            doubts.push(format!("{task} depends on itself; when it was ready is a guess"));
+        if let Some(task) = self.graph.find_cycle() {
+            doubts.push(format!("{} depends on itself; when it was ready is a guess", task.0));
         }
         doubts
     }
 
     /// A first attempt is ready when its parents are over, a retry when the attempt before it is.
     fn set_ready(&self, attempts: &mut [TaskAttempt]) {
-        let mut parents: HashMap<&str, Vec<&str>> = HashMap::new();
-        for (parent, children) in &self.children {
-            for child in children {
-                parents.entry(child).or_default().push(parent);
-            }
-        }
+        let end_of = |task: &TaskName| self.last(&task.0).and_then(|at| self.attempts[at].end());
+        let parents_end = self.graph.largest_of_parents(end_of, f64::max);
         // Without a graph, nothing tells how long a task could have been submitted earlier.
-        let started = self.started.filter(|_| !self.children.is_empty());
+        let started = self.started.filter(|_| !self.graph.is_empty());
         let mut previous_end: HashMap<String, f64> = HashMap::new();
         for attempt in attempts {
             if attempt.attempt > 1 {
                 attempt.ready = previous_end.get(&attempt.task.0).copied().or(attempt.submitted);
             } else {
-                let end_of = |parent: &&str| self.last(parent).and_then(|at| self.attempts[at].end());
-                let ends = parents.get(attempt.task.0.as_str()).into_iter().flatten().filter_map(end_of);
-                let ready = ends.max_by(f64::total_cmp).or(started);
+                let ready = parents_end.get(&attempt.task).copied().or(started);
                 let first = attempt.pre_script.map(Span::start).or(attempt.submitted);
                 attempt.ready = match (ready, first) {
                     (Some(ready), Some(first)) => Some(ready.min(first)),
@@ -321,7 +326,7 @@ mod tests {
         builder.apply(submit("a", "1"));
         builder.apply(submit("a", "2"));
         builder.apply(submit("unnamed", "3"));
-        builder.rename("unnamed", "a");
+        builder.rename("unnamed", "3", "a");
         for number in 1..=3 {
             assert_eq!(builder.numbered("a", number).map(|one| one.attempt), Some(number));
         }

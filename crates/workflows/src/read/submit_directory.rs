@@ -5,19 +5,25 @@
 //! `pegasus-plan`). Its submit directory lies below that of its parent. Its tasks become part of the parent's run,
 //! under the name `<node>/<task>`.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use files::Limits;
+
+use crate::graph::Dependency;
 use crate::workflow::{TaskAttempt, TaskName, TaskRole, WorkflowRun};
 
-use super::dag::{self, Dag};
+use super::dag::{self, Dag, Listings};
 use super::follow::LogFollower;
+use super::record_file::{self, RecordFile};
 use super::{Recording, kickstart};
 use crate::error::{Error, Result};
 
 /// Sub-workflows may contain sub-workflows, up to this depth.
 const MAX_DEPTH: usize = 8;
+/// Names that sub-workflows may add to the graph of a run.
+const MAX_ADDED_NAMES: usize = 5_000_000;
 /// The kind of a node that runs a sub-workflow.
 pub const SUBWORKFLOW: &str = "sub-workflow";
 
@@ -35,10 +41,13 @@ pub struct SubmitDirectory {
     /// Sub-workflows whose log exists, by node, with one entry for each time that they were planned.
     nested: Vec<Nested>,
     depth: usize,
+    limits: Limits,
 }
 
 #[derive(Debug)]
 struct Nested {
+    /// The place of its node among the sub-workflows of the graph.
+    place: usize,
     node: String,
     directory: SubmitDirectory,
 }
@@ -50,7 +59,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(path: &Path) -> Result<Self> {
+    fn of(path: &Path, limits: &Limits) -> Result<Self> {
         let mut files: Vec<PathBuf> = fs::read_dir(path)
             .map_err(Error::io(path))?
             .map(|entry| entry.map(|entry| entry.path()))
@@ -66,30 +75,29 @@ impl Layout {
             )
         })?;
         // `braindump.yml` names the graph; without it, the graph is the only one.
-        let named = fs::read_to_string(path.join("braindump.yml")).ok().and_then(|text| {
+        let braindump = Some(path.join("braindump.yml")).filter(|file| file.is_file());
+        let named = braindump.map(|file| files::read(&file, limits)).transpose()?.and_then(|bytes| {
+            let text = String::from_utf8_lossy(&bytes);
             let value = text.lines().find_map(|line| line.strip_prefix("dag:"))?;
-            let file = path.join(value.trim().trim_matches('"'));
-            file.is_file().then_some(file)
+            record_file::inside(path, value.trim().trim_matches('"')).filter(|file| file.is_file())
         });
         Ok(Self { log, dag: named.or_else(|| ends(".dag")) })
     }
 }
 
 impl SubmitDirectory {
-    pub fn open(path: &Path) -> Result<Self> {
-        Self::open_at(path, 0)
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
+        Self::open_at(path, 0, limits)
     }
 
-    fn open_at(path: &Path, depth: usize) -> Result<Self> {
-        let layout = Layout::of(path)?;
-        let mut log = LogFollower::open(&layout.log)?;
-        let dag = match &layout.dag {
-            Some(file) => dag::parse(&String::from_utf8_lossy(&fs::read(file).map_err(Error::io(file))?)),
+    fn open_at(path: &Path, depth: usize, limits: &Limits) -> Result<Self> {
+        let layout = Layout::of(path, limits)?;
+        let mut log = LogFollower::open(&layout.log, limits)?;
+        let mut dag = match &layout.dag {
+            Some(file) => dag::parse(&String::from_utf8_lossy(&files::read(file, limits)?)),
             None => Dag::default(),
         };
-        for (parent, child) in &dag.edges {
-            log.builder_mut().add_edge(parent, child);
-        }
+        *log.builder_mut().graph_mut() = std::mem::take(&mut dag.graph);
         let named_after = layout.dag.as_deref().unwrap_or(path).file_stem();
         let name = named_after.map_or_else(|| "run".into(), |name| name.to_string_lossy().into_owned());
         let record_directories =
@@ -103,6 +111,7 @@ impl SubmitDirectory {
             read_records: Default::default(),
             nested: Vec::new(),
             depth,
+            limits: *limits,
         })
     }
 
@@ -121,19 +130,25 @@ impl SubmitDirectory {
         if self.depth >= MAX_DEPTH {
             return Ok(());
         }
-        for subworkflow in &self.dag.subworkflows {
-            for path in subworkflow.directories(&self.path) {
-                let is_open = self.nested.iter().any(|nested| nested.directory.path == path);
-                if is_open || path == self.path || Layout::of(&path).is_err() {
+        let mut listings = Listings::default();
+        let mut is_known: HashSet<PathBuf> =
+            self.nested.iter().map(|nested| nested.directory.path.clone()).collect();
+        let parent = self.path.canonicalize().map_err(Error::io(&self.path))?;
+        // Links could lead back to the parent, and from there to itself any number of times.
+        let is_below =
+            |path: &Path| path.canonicalize().is_ok_and(|path| path != parent && path.starts_with(&parent));
+        for (place, subworkflow) in self.dag.subworkflows.iter().enumerate() {
+            for path in subworkflow.directories(&self.path, &mut listings) {
+                let is_new = is_known.insert(path.clone()) && is_below(&path);
+                if !is_new || Layout::of(&path, &self.limits).is_err() {
                     continue;
                 }
-                let directory = Self::open_at(&path, self.depth + 1)?;
-                self.nested.push(Nested { node: subworkflow.node.clone(), directory });
+                let directory = Self::open_at(&path, self.depth + 1, &self.limits)?;
+                self.nested.push(Nested { place, node: subworkflow.node.clone(), directory });
             }
         }
         // The order does not depend on when a sub-workflow was planned.
-        let order = |node: &str| self.dag.subworkflows.iter().position(|one| one.node == node);
-        self.nested.sort_by_cached_key(|nested| (order(&nested.node), nested.directory.path.clone()));
+        self.nested.sort_by(|a, b| (a.place, &a.directory.path).cmp(&(b.place, &b.directory.path)));
         Ok(())
     }
 
@@ -147,12 +162,12 @@ impl SubmitDirectory {
         self.add_records()?;
         let mut recording = self.log.recording(&self.name);
         let is_over = self.is_over();
-        for subworkflow in &self.dag.subworkflows {
-            for attempt in recording.run.attempts.iter_mut().filter(|one| one.task.0 == subworkflow.node) {
-                (attempt.role, attempt.kind) = (TaskRole::Auxiliary, SUBWORKFLOW.to_owned());
-            }
+        let nodes: HashSet<&str> = self.dag.subworkflows.iter().map(|one| one.node.as_str()).collect();
+        for attempt in recording.run.attempts.iter_mut().filter(|one| nodes.contains(one.task.0.as_str())) {
+            (attempt.role, attempt.kind) = (TaskRole::Auxiliary, SUBWORKFLOW.to_owned());
         }
-        for Nested { node, directory } in &mut self.nested {
+        let mut runs = Vec::with_capacity(self.nested.len());
+        for Nested { node, directory, .. } in &mut self.nested {
             if is_over {
                 directory.log.builder_mut().finish();
             }
@@ -160,8 +175,9 @@ impl SubmitDirectory {
             for warning in nested.warnings {
                 recording.warn(format!("{node}: {warning}"));
             }
-            merge(&mut recording.run, node, nested.run);
+            runs.push((node.clone(), nested.run));
         }
+        merge(&mut recording.run, runs).map_err(|reason| Error::file(&self.path, reason))?;
         Ok(recording)
     }
 
@@ -183,14 +199,12 @@ impl SubmitDirectory {
                     continue;
                 }
                 let name = format!("{stem}.{stream}.{number:03}");
-                let path = directory.join(&name);
-                let bytes = match fs::read(&path) {
-                    Ok(bytes) => bytes,
-                    Err(error) if is_absent(&error) => continue,
-                    Err(error) => return Err(Error::io(&path)(error)),
-                };
+                let Some(path) = record_file::inside(directory, &name) else { continue };
+                let Some(RecordFile { text, is_whole }) = record_file::read(&path)? else { continue };
                 is_read.insert(place);
-                let text = String::from_utf8_lossy(&bytes);
+                if !is_whole {
+                    builder.warn(format!("{name} is long: only its beginning and its end are read"));
+                }
                 let Some(attempt) = builder.attempt_mut(place) else { continue };
                 if stream == "err" {
                     kickstart::add_transfers(&text, attempt);
@@ -203,69 +217,79 @@ impl SubmitDirectory {
     }
 }
 
-/// Whether a record cannot exist under its name. Task names come from a log and may not even be file names.
-fn is_absent(error: &std::io::Error) -> bool {
-    use std::io::ErrorKind;
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::InvalidInput)
-        || matches!(error.kind(), ErrorKind::InvalidFilename)
-}
-
-/// Adds the tasks of a sub-workflow to the run that contains its node. Tasks without parents wait for what the node
+/// Adds the tasks of sub-workflows to the run that contains their nodes. Tasks without parents wait for what the node
 /// waits for; what waits for the node, and the node itself, wait for tasks without children.
-fn merge(run: &mut WorkflowRun, node: &str, nested: WorkflowRun) {
-    let inside = |task: &TaskName| TaskName(format!("{node}/{}", task.0));
+fn merge(run: &mut WorkflowRun, nested: Vec<(String, WorkflowRun)>) -> std::result::Result<(), String> {
     let mut n_attempts: HashMap<TaskName, u32> = HashMap::new();
     for attempt in &run.attempts {
         *n_attempts.entry(attempt.task.clone()).or_default() += 1;
     }
-    let mut tasks: BTreeMap<TaskName, ()> = BTreeMap::new();
-    for attempt in nested.attempts {
-        let task = inside(&attempt.task);
-        tasks.insert(task.clone(), ());
-        // A sub-workflow that was planned again tries its tasks again.
-        let number = n_attempts.entry(task.clone()).or_default();
-        *number += 1;
-        run.attempts.push(TaskAttempt { task, attempt: *number, ..attempt });
+    let mut ends: HashMap<TaskName, Ends> = HashMap::new();
+    let mut inner = Vec::new();
+    for (node, nested) in nested {
+        let inside = |task: &TaskName| TaskName(format!("{node}/{}", task.0));
+        ends.entry(TaskName(node.clone())).or_default().add(&nested, inside);
+        for attempt in nested.attempts {
+            let task = inside(&attempt.task);
+            // A sub-workflow that was planned again tries its tasks again.
+            let number = n_attempts.entry(task.clone()).or_default();
+            *number += 1;
+            run.attempts.push(TaskAttempt { task, attempt: *number, ..attempt });
+        }
+        inner.extend(nested.graph.dependencies().iter().map(|one| Dependency {
+            parents: one.parents.iter().map(inside).collect(),
+            children: one.children.iter().map(inside).collect(),
+        }));
     }
-    let edges: Vec<(TaskName, TaskName)> = nested
-        .children
-        .iter()
-        .flat_map(|(parent, children)| children.iter().map(|child| (inside(parent), inside(child))))
-        .collect();
-    tasks.extend(edges.iter().flat_map(|(parent, child)| [(parent.clone(), ()), (child.clone(), ())]));
-    let node = TaskName(node.to_owned());
-    let above: Vec<TaskName> = run
-        .children
-        .iter()
-        .filter(|(_, below)| below.contains(&node))
-        .map(|(parent, _)| parent.clone())
-        .collect();
-    let mut below = run.children.get(&node).cloned().unwrap_or_default();
-    below.push(node);
-    let mut add = |parent: &TaskName, child: &TaskName| {
-        let children = run.children.entry(parent.clone()).or_default();
-        if !children.contains(child) {
-            children.push(child.clone());
+    let mut n_added = 0;
+    for one in run.graph.dependencies_mut() {
+        let first = |node: &TaskName| ends.get(node).map(|of| &of.first);
+        let last = |node: &TaskName| ends.get(node).map(|of| &of.last);
+        n_added += one.children.iter().filter_map(first).map(BTreeSet::len).sum::<usize>();
+        n_added += one.parents.iter().filter_map(last).map(BTreeSet::len).sum::<usize>();
+        if n_added > MAX_ADDED_NAMES {
+            return Err(format!("its sub-workflows add more than {MAX_ADDED_NAMES} dependencies"));
         }
-    };
-    let has_parent: HashSet<&TaskName> = edges.iter().map(|(_, child)| child).collect();
-    let has_child: HashSet<&TaskName> = edges.iter().map(|(parent, _)| parent).collect();
-    for task in tasks.keys() {
-        if !has_parent.contains(task) {
-            above.iter().for_each(|parent| add(parent, task));
-        }
-        if !has_child.contains(task) {
-            below.iter().for_each(|child| add(task, child));
-        }
+        let first: Vec<TaskName> = one.children.iter().filter_map(first).flatten().cloned().collect();
+        one.children.extend(first);
+        let last: Vec<TaskName> = one.parents.iter().filter_map(last).flatten().cloned().collect();
+        one.parents.extend(last);
     }
-    for (parent, child) in &edges {
-        add(parent, child);
+    let mut nodes: Vec<(TaskName, Ends)> = ends.into_iter().collect();
+    nodes.sort_by(|a, b| a.0.cmp(&b.0));
+    for (node, ends) in nodes {
+        run.graph.add(Dependency { parents: ends.last.into_iter().collect(), children: vec![node] });
+    }
+    inner.into_iter().for_each(|one| run.graph.add(one));
+    Ok(())
+}
+
+/// The tasks of a sub-workflow that its node leads to, and those that lead back.
+#[derive(Default)]
+struct Ends {
+    /// Without parents.
+    first: BTreeSet<TaskName>,
+    /// Without children.
+    last: BTreeSet<TaskName>,
+}
+
+impl Ends {
+    fn add(&mut self, run: &WorkflowRun, inside: impl Fn(&TaskName) -> TaskName) {
+        let (by_child, by_parent) = (run.graph.places_by_child(), run.graph.places_by_parent());
+        for task in run.attempts.iter().map(|attempt| &attempt.task).chain(run.graph.tasks()) {
+            if !by_child.contains_key(task) {
+                self.first.insert(inside(task));
+            }
+            if !by_parent.contains_key(task) {
+                self.last.insert(inside(task));
+            }
+        }
     }
 }
 
 /// Reads a submit directory once.
-pub fn read(path: &Path) -> Result<Recording> {
-    let mut directory = SubmitDirectory::open(path)?;
+pub fn read(path: &Path, limits: &Limits) -> Result<Recording> {
+    let mut directory = SubmitDirectory::open(path, limits)?;
     directory.catch_up()?;
     directory.log.end();
     if directory.log.builder().is_empty() {

@@ -5,9 +5,13 @@
 use std::collections::HashMap;
 use std::io::Read;
 
+use files::Meter;
+
+use crate::duplicates::Seen;
 use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
-use super::{MAX_SECONDS, Recording, kind};
+use super::values::{self, MAX_SECONDS};
+use super::{Recording, kind};
 use crate::dataset::NORMAL;
 
 /// Columns that a table must have.
@@ -29,8 +33,9 @@ const TIMES: [&str; 8] = [
     "post_script_end",
 ];
 /// Columns of durations and sizes.
-const AMOUNTS: [&str; 6] = [
+const AMOUNTS: [&str; 7] = [
     "runtime",
+    "queue_delay",
     "stage_in_delay",
     "stage_in_bytes",
     "stage_out_delay",
@@ -49,9 +54,11 @@ pub fn is_header(line: &str) -> bool {
     REQUIRED.iter().all(|required| names.contains(required))
 }
 
-/// Reads one run. Invalid rows are skipped with a warning.
-pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
+/// Reads one run. Invalid rows are skipped with a warning, and duplicate rows are skipped: they are not further attempts.
+/// `meter` belongs to the reader that the bytes come from.
+pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording, String> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(from);
+    meter.next_record();
     let header = reader.byte_headers().map_err(|error| error.to_string())?.clone();
     let columns: HashMap<String, usize> = header
         .iter()
@@ -71,11 +78,16 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
     let label_column = columns.get("anomaly_type").copied();
     let mut row = csv::ByteRecord::new();
     let mut line = 1;
+    let (mut seen, mut n_repeated) = (Seen::default(), 0);
     loop {
         line += 1;
+        meter.next_row().map_err(|error| error.to_string())?;
         match reader.read_byte_record(&mut row) {
             Ok(false) => break,
             Err(error) => {
+                if is_limit(&error) {
+                    return Err(format!("line {line}: {error}"));
+                }
                 recording.warn(format!("line {line} is skipped: {error}"));
                 continue;
             }
@@ -86,49 +98,42 @@ pub fn read(name: &str, from: impl Read) -> Result<Recording, String> {
             continue;
         }
         let row = Row { cells: &row, columns: &columns };
-        for name in TIMES.into_iter().chain(AMOUNTS).filter(|name| row.number(name).is_none()) {
-            if let Some(text) = row.text(name).filter(|text| !UNKNOWN.contains(text)) {
-                recording.warn(format!("line {line}: {name} is {text}, which is not a number"));
-            }
+        for (name, kind) in row.unreadable() {
+            let text = row.text(name).unwrap_or_default();
+            recording.warn(format!("line {line}: {name} is {text}, which is not a {kind}"));
         }
-        match row.attempt() {
-            Ok(attempt) => {
-                recording.run.attempts.push(attempt);
-                if let Some(column) = label_column {
-                    let label = row.at(column).filter(|label| !is_healthy(label));
-                    recording.labels.push(label.map(str::to_owned));
-                }
+        let attempt = match row.attempt() {
+            Ok(attempt) => attempt,
+            Err(reason) => {
+                recording.warn(format!("line {line} is skipped: {reason}"));
+                continue;
             }
-            Err(reason) => recording.warn(format!("line {line} is skipped: {reason}")),
+        };
+        let attempts = &mut recording.run.attempts;
+        if seen.find_or_add(&attempt, attempts.len(), |at| &attempts[at]).is_some() {
+            n_repeated += 1;
+            continue;
+        }
+        attempts.push(attempt);
+        if let Some(column) = label_column {
+            let label = row.at(column).filter(|label| !is_healthy(label));
+            recording.labels.push(label.map(str::to_owned));
         }
     }
     if recording.run.attempts.is_empty() {
         return Err("the table contains no job".into());
     }
-    drop_duplicates(&mut recording);
+    if n_repeated > 0 {
+        recording.warn(format!("{n_repeated} duplicate rows are skipped"));
+    }
     recording.number_attempts();
     Ok(recording)
 }
 
-/// Removes duplicate rows: they are not further attempts.
-fn drop_duplicates(recording: &mut Recording) {
-    let attempts = std::mem::take(&mut recording.run.attempts);
-    let labels = std::mem::take(&mut recording.labels);
-    let n_rows = attempts.len();
-    let mut seen: HashMap<String, Vec<usize>> = HashMap::new();
-    for (at, attempt) in attempts.into_iter().enumerate() {
-        let kept = &mut recording.run.attempts;
-        let alike = seen.entry(attempt.task.0.clone()).or_default();
-        if alike.iter().all(|known| kept[*known] != attempt) {
-            alike.push(kept.len());
-            kept.push(attempt);
-            recording.labels.extend(labels.get(at).cloned());
-        }
-    }
-    let n_repeated = n_rows - recording.run.attempts.len();
-    if n_repeated > 0 {
-        recording.warn(format!("{n_repeated} duplicate rows are skipped"));
-    }
+/// Whether an error means that the input is too large, so that reading on makes no sense.
+fn is_limit(error: &csv::Error) -> bool {
+    let csv::ErrorKind::Io(error) = error.kind() else { return false };
+    error.get_ref().is_some_and(|inner| inner.is::<files::LimitExceeded>())
 }
 
 struct Row<'a> {
@@ -150,8 +155,24 @@ impl<'a> Row<'a> {
         self.text(name)?.parse().ok().filter(|value: &f64| value.is_finite())
     }
 
+    fn time(&self, name: &str) -> Option<f64> {
+        self.number(name).and_then(values::time)
+    }
+
+    fn bytes(&self, name: &str) -> Option<f64> {
+        self.number(name).and_then(values::bytes)
+    }
+
     fn span(&self, start: &str, end: &str) -> Option<Span> {
-        Span::new(self.number(start)?, self.number(end)?).ok()
+        values::span(self.time(start)?, self.time(end)?)
+    }
+
+    /// Columns whose value is neither known nor marked as unknown, with what it should be.
+    fn unreadable(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let times = TIMES.into_iter().filter(|name| self.time(name).is_none()).map(|name| (name, "time"));
+        let amounts = AMOUNTS.into_iter().filter(|name| self.number(name).is_none());
+        let all = times.chain(amounts.map(|name| (name, "number")));
+        all.filter(|(name, _)| self.text(name).is_some_and(|text| !UNKNOWN.contains(&text)))
     }
 
     fn attempt(&self) -> Result<TaskAttempt, String> {
@@ -164,9 +185,9 @@ impl<'a> Row<'a> {
             Some("auxiliary") => TaskRole::Auxiliary,
             _ => role,
         };
-        let (ran, end) = (self.number("runtime"), self.number("execute_end"));
-        let queued = || Some(self.number("submit")? + self.number("queue_delay")?);
-        let start = self.number("execute_start").or_else(|| Some(end? - ran?)).or_else(queued);
+        let (ran, end) = (self.number("runtime"), self.time("execute_end"));
+        let queued = || Some(self.time("submit")? + self.number("queue_delay")?);
+        let start = self.time("execute_start").or_else(|| Some(end? - ran?)).or_else(queued);
         let ran = ran.or_else(|| Some(end? - start?));
         if ran.is_some_and(|seconds| seconds < 0.0) {
             return Err(format!("{task} ends before it starts"));
@@ -176,7 +197,7 @@ impl<'a> Row<'a> {
         }
         // Some tables have zero for a time that was never recorded.
         let is_near = |time: &f64| start.is_none_or(|start| (start - time).abs() < MAX_SECONDS);
-        let execution = start.zip(ran).and_then(|(start, ran)| Span::new(start, start + ran).ok());
+        let execution = start.zip(ran).and_then(|(start, ran)| values::span(start, start + ran));
         // Staging is part of the execution: stage-in at its start, stage-out at its end.
         let staged = |delay: &str| self.number(delay).map(|seconds| seconds.max(0.0));
         let inside = |seconds: f64| execution.map_or(seconds, |span| seconds.min(span.seconds()));
@@ -184,21 +205,39 @@ impl<'a> Row<'a> {
         let stage_out = staged("stage_out_delay").map(inside).zip(execution);
         Ok(TaskAttempt {
             host: self.text("kickstart_hostname").map(str::to_owned),
-            ready: self.number("ready").filter(is_near),
+            ready: self.time("ready").filter(is_near),
             pre_script: self.span("pre_script_start", "pre_script_end"),
-            submitted: self.number("submit").filter(is_near),
+            submitted: self.time("submit").filter(is_near),
             execution,
             stage_in: stage_in
                 .and_then(|(seconds, span)| Span::new(span.start(), span.start() + seconds).ok()),
             stage_out: stage_out.and_then(|(seconds, span)| Span::new(span.end() - seconds, span.end()).ok()),
             post_script: self.span("post_script_start", "post_script_end"),
-            cpu_seconds: self.number("kickstart_executables_cpu_time").filter(|seconds| *seconds >= 0.0),
-            stage_in_bytes: self.number("stage_in_bytes"),
-            stage_out_bytes: self.number("stage_out_bytes"),
+            cpu_seconds: self.number("kickstart_executables_cpu_time").and_then(values::cpu_time),
+            stage_in_bytes: self.bytes("stage_in_bytes"),
+            stage_out_bytes: self.bytes("stage_out_bytes"),
             exit_code: self.number("kickstart_executables_exitcode").map(|code| code as i32),
             ..TaskAttempt::new(task, role, kind, 1)
         })
     }
+}
+
+/// Bytes of the name of a file, without its extension.
+const MAX_STEM_BYTES: usize = 200;
+
+/// The file name, without its extension, for the table of a run with this name: letters, digits, `-`, `_`, `+` and dots
+/// that do not come first. The name of a run comes from its file, and would otherwise decide where a table is written.
+pub fn file_stem(run: &str) -> String {
+    let mut stem = String::new();
+    for character in run.chars() {
+        let is_kept = character.is_alphanumeric() || matches!(character, '-' | '_' | '+');
+        let is_kept = is_kept || character == '.' && !stem.is_empty();
+        stem.push(if is_kept { character } else { '_' });
+        if stem.len() >= MAX_STEM_BYTES {
+            break;
+        }
+    }
+    if stem.is_empty() { "run".to_owned() } else { stem }
 }
 
 /// Writes a run as such a table.
@@ -258,4 +297,22 @@ pub fn write(
     }
     writer.flush()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_of_a_run_leads_out_of_a_directory() {
+        assert_eq!(file_stem("1000genome-20200610T041238Z-run0001"), "1000genome-20200610T041238Z-run0001");
+        assert_eq!(file_stem("/home/victim/by_name"), "_home_victim_by_name");
+        assert_eq!(file_stem("../../victim/rel"), "_._.._victim_rel");
+        for name in ["", ".", "..", "/", "a/b", "\0", "a\nb", &"ß".repeat(1_000)] {
+            let stem = file_stem(name);
+            let path = std::path::Path::new(&stem);
+            assert!(path.components().count() == 1 && path.file_name().is_some(), "{name:?}: {stem:?}");
+            assert!(stem.len() <= MAX_STEM_BYTES + 3 && !stem.starts_with('.'), "{name:?}: {stem:?}");
+        }
+    }
 }

@@ -3,11 +3,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use crate::graph::Dependency;
 use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole};
 use chrono::{DateTime, NaiveDateTime};
 use serde_json::Value;
 
-use super::{MAX_SECONDS, Recording, kind};
+use super::values::{self, MAX_SECONDS};
+use super::{Recording, kind};
 
 struct Task {
     name: String,
@@ -32,9 +34,9 @@ fn parse_time(value: &Value) -> Option<f64> {
                 let parsed = NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S%.f");
                 parsed.map(|parsed| parsed.and_utc().timestamp_millis())
             };
-            Some(zoned.or_else(|_| plain()).ok()? as f64 / 1e3)
+            values::time(zoned.or_else(|_| plain()).ok()? as f64 / 1e3)
         }
-        other => other.as_f64(),
+        other => other.as_f64().and_then(values::time),
     }
 }
 
@@ -82,6 +84,10 @@ pub fn read(text: &str) -> Result<Recording, String> {
             recording.warn(format!("{name} is skipped: a runtime of {seconds} s is impossible"));
             continue;
         }
+        let at = parse_time(&run["executedAt"]);
+        if at.is_none() && !run["executedAt"].is_null() {
+            recording.warn(format!("{name}: executedAt is {}, which is not a time", run["executedAt"]));
+        }
         let (role, kind) = kind::from_name(name);
         let kind = one["category"].as_str().map_or(kind, str::to_owned);
         let sum = |link: &str, list: &str| -> Option<f64> {
@@ -89,7 +95,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             let old: Vec<f64> = old.filter_map(|file| file["sizeInBytes"].as_f64()).collect();
             let new: Vec<f64> = words(&one[list]).iter().filter_map(|id| sizes.get(id).copied()).collect();
             let all: Vec<f64> = old.into_iter().chain(new).collect();
-            (!all.is_empty()).then(|| all.iter().sum())
+            (!all.is_empty()).then(|| all.iter().sum()).and_then(values::bytes)
         };
         let task = Task {
             name: name.to_owned(),
@@ -98,7 +104,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             kind,
             seconds,
             cpu_percent: run["avgCPU"].as_f64(),
-            at: parse_time(&run["executedAt"]),
+            at,
             host: run["machines"][0].as_str().or(run["machine"].as_str()).map(str::to_owned),
             bytes: [sum("input", "inputFiles"), sum("output", "outputFiles")],
         };
@@ -152,15 +158,16 @@ pub fn read(text: &str) -> Result<Recording, String> {
         let ready = parents.iter().filter_map(|parent| ends.get(*parent)).copied().max_by(f64::total_cmp);
         let ready = ready.unwrap_or(started);
         let start = task.at.unwrap_or(ready);
-        for parent in parents {
-            recording.run.children.entry(called(parent)).or_default().push(called(&id));
-        }
+        let (parents, children) = (parents.into_iter().map(|id| called(id)).collect(), vec![called(&id)]);
+        recording.run.graph.add(Dependency { parents, children });
         recording.run.attempts.push(TaskAttempt {
             host: task.host.clone(),
             ready: Some(ready.min(start)),
             submitted: Some(ready.min(start)),
             execution: Span::new(start, start + task.seconds).ok(),
-            cpu_seconds: task.cpu_percent.map(|percent| percent / 100.0 * task.seconds),
+            cpu_seconds: task
+                .cpu_percent
+                .and_then(|percent| values::cpu_time(percent / 100.0 * task.seconds)),
             stage_in_bytes: task.bytes[0],
             stage_out_bytes: task.bytes[1],
             ..TaskAttempt::new(called(&id).0, task.role, task.kind.clone(), 1)

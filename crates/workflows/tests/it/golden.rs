@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use files::Limits;
 use workflows::classify::{ClassifierKind, TrainedClassifier};
 use workflows::read::read_one;
 
@@ -15,7 +16,9 @@ fn stored_classifiers_of_version_1_give_the_same_probabilities() {
     for (name, by_label) in expected {
         let classifier = TrainedClassifier::read(&fixtures.join(&name)).unwrap();
         for (label, probabilities) in by_label {
-            let run = read_one(&fixtures.join(format!("workflows-v1-runs/{label}.csv"))).unwrap().run;
+            let run = read_one(&fixtures.join(format!("workflows-v1-runs/{label}.csv")), &Limits::default())
+                .unwrap()
+                .run;
             let found = classifier.probabilities(&run);
             assert_eq!(found.len(), probabilities.len(), "{name}, {label}");
             for (found, expected) in found.iter().zip(&probabilities) {
@@ -31,7 +34,9 @@ fn a_stored_classifier_judges_and_names_the_fault() {
     let classifier = TrainedClassifier::read(&fixtures.join("workflows-v1")).unwrap();
     assert_eq!(classifier.classes, ["normal", "cpu", "hdd", "loss"]);
     for label in ["normal", "cpu_3", "hdd_20", "loss_3"] {
-        let run = read_one(&fixtures.join(format!("workflows-v1-runs/{label}.csv"))).unwrap().run;
+        let run = read_one(&fixtures.join(format!("workflows-v1-runs/{label}.csv")), &Limits::default())
+            .unwrap()
+            .run;
         let verdict = classifier.judge(&run).unwrap();
         assert_eq!(verdict.class, workflows::dataset::class_of(label));
     }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use files::Limits;
 use workflows::draw::Gantt;
 use workflows::read::follow::RunFollower;
 use workflows::read::read_one;
@@ -29,7 +30,7 @@ fn copy(from: &Path, to: &Path) {
 
 #[test]
 fn the_root_workflow_is_read_and_contains_its_subworkflows() {
-    let recording = read_one(&fixture()).unwrap();
+    let recording = read_one(&fixture(), &Limits::default()).unwrap();
     assert_eq!(recording.warnings, [""; 0]);
     let run = &recording.run;
     assert_eq!(run.name, "outer-0");
@@ -62,10 +63,11 @@ fn the_root_workflow_is_read_and_contains_its_subworkflows() {
 
 #[test]
 fn the_graph_leads_through_a_subworkflow() {
-    let run = read_one(&fixture()).unwrap().run;
+    let run = read_one(&fixture(), &Limits::default()).unwrap().run;
     let children = |task: &str| -> Vec<&str> {
-        let found = run.children.get(&TaskName(task.into()));
-        found.into_iter().flatten().map(|child| child.0.as_str()).collect()
+        let task = TaskName(task.into());
+        let found = run.graph.dependencies().iter().filter(|one| one.parents.contains(&task));
+        found.flat_map(|one| &one.children).map(|child| child.0.as_str()).collect()
     };
     let first = format!("{INNER}/create_dir_inner_0_local");
     assert!(children("fetch_ID0000001").contains(&first.as_str()));
@@ -88,7 +90,7 @@ fn a_growing_run_shows_a_subworkflow_as_soon_as_it_is_planned() {
     let log = fs::read_to_string(path.join("jobstate.log")).unwrap();
     let split = log.find("1700000170").unwrap();
     fs::write(path.join("jobstate.log"), &log[..split]).unwrap();
-    let mut follower = RunFollower::open(&path).unwrap();
+    let mut follower = RunFollower::open(&path, &Limits::default()).unwrap();
     let update = follower.poll().unwrap().unwrap();
     assert!(
         !update.is_over
@@ -103,7 +105,7 @@ fn a_growing_run_shows_a_subworkflow_as_soon_as_it_is_planned() {
     fs::write(path.join("jobstate.log"), &log).unwrap();
     let update = follower.poll().unwrap().unwrap();
     assert!(update.is_over);
-    let mut whole = read_one(&fixture()).unwrap().run;
+    let mut whole = read_one(&fixture(), &Limits::default()).unwrap().run;
     let mut followed = update.recording.run;
     for run in [&mut whole, &mut followed] {
         run.attempts.sort_by(|a, b| a.task.cmp(&b.task));
@@ -118,7 +120,7 @@ fn a_subworkflow_that_is_planned_again_tries_its_tasks_again() {
     copy(&fixture(), &path);
     let inner = path.join("00/00/blackdiamond_ID0000002.000");
     copy(&inner, &path.join("00/00/blackdiamond_ID0000002.001"));
-    let run = read_one(&path).unwrap().run;
+    let run = read_one(&path, &Limits::default()).unwrap().run;
     let task = "pegasus-plan_diamond_ID0000002/findrange_ID0000002";
     let numbers: Vec<u32> =
         run.attempts.iter().filter(|one| one.task.0 == task).map(|one| one.attempt).collect();

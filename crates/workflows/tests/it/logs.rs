@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use files::Limits;
 use workflows::read::follow::LogFollower;
 use workflows::read::{read, read_one};
 use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
@@ -18,8 +19,8 @@ fn attempt<'a>(run: &'a WorkflowRun, task: &str, number: u32) -> &'a TaskAttempt
 
 #[test]
 fn a_submit_directory_and_its_database_give_the_same_run() {
-    let directory = read_one(&fixture("submit")).unwrap().run;
-    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db")).unwrap().run;
+    let directory = read_one(&fixture("submit"), &Limits::default()).unwrap().run;
+    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db"), &Limits::default()).unwrap().run;
     assert_eq!(directory.attempts.len(), database.attempts.len());
     for one in &directory.attempts {
         let other = attempt(&database, &one.task.0, one.attempt);
@@ -45,8 +46,9 @@ fn a_submit_directory_and_its_database_give_the_same_run() {
 
 #[test]
 fn dagman_and_jobstate_agree_on_what_both_know() {
-    let by_monitor = read_one(&fixture("submit/jobstate.log")).unwrap().run;
-    let by_dagman = read_one(&fixture("submit/blackdiamond-0.dag.dagman.out")).unwrap().run;
+    let by_monitor = read_one(&fixture("submit/jobstate.log"), &Limits::default()).unwrap().run;
+    let by_dagman =
+        read_one(&fixture("submit/blackdiamond-0.dag.dagman.out"), &Limits::default()).unwrap().run;
     for one in &by_monitor.attempts {
         let other = attempt(&by_dagman, &one.task.0, one.attempt);
         assert_eq!((one.submitted, one.execution), (other.submitted, other.execution), "{}", one.task.0);
@@ -55,7 +57,7 @@ fn dagman_and_jobstate_agree_on_what_both_know() {
 
 #[test]
 fn event_logs_are_read_as_htcondor_reads_them() {
-    let run = read_one(&fixture("events.log")).unwrap().run;
+    let run = read_one(&fixture("events.log"), &Limits::default()).unwrap().run;
     // `fixtures/workflows/events.py` wrote the expected values with HTCondor's own reader.
     let recorded: serde_json::Value =
         serde_json::from_slice(&fs::read(fixture("events.json")).unwrap()).unwrap();
@@ -77,13 +79,16 @@ fn a_growing_log_is_read_from_where_the_last_read_ended() {
         let whole = fs::read(fixture(name)).unwrap();
         let path = folder.path().join(file);
         fs::write(&path, b"").unwrap();
-        let mut follower = LogFollower::open(&path).unwrap();
+        let mut follower = LogFollower::open(&path, &Limits::default()).unwrap();
         assert!(!follower.catch_up().unwrap(), "nothing is there yet");
         for piece in whole.chunks(97) {
             fs::OpenOptions::new().append(true).open(&path).unwrap().write_all(piece).unwrap();
             assert!(follower.catch_up().unwrap());
         }
-        assert_eq!(follower.recording("x").run.attempts, read_one(&fixture(name)).unwrap().run.attempts);
+        assert_eq!(
+            follower.recording("x").run.attempts,
+            read_one(&fixture(name), &Limits::default()).unwrap().run.attempts
+        );
         fs::write(&path, b"short").unwrap();
         assert!(follower.catch_up().unwrap_err().to_string().contains("became shorter"));
     }
@@ -91,7 +96,7 @@ fn a_growing_log_is_read_from_where_the_last_read_ended() {
 
 #[test]
 fn instances_of_wfcommons_and_traces_of_nextflow_are_read() {
-    let run = read_one(&fixture("instance-1.5.json")).unwrap().run;
+    let run = read_one(&fixture("instance-1.5.json"), &Limits::default()).unwrap().run;
     assert_eq!(run.attempts.len(), 3);
     let last = attempt(&run, "merge_3", 1);
     assert_eq!(
@@ -99,13 +104,13 @@ fn instances_of_wfcommons_and_traces_of_nextflow_are_read() {
         ("merge", Some(1_700_000_050.0), Some(10.0))
     );
     assert_eq!(last.cpu_seconds, Some(9.0));
-    let cyclic = read_one(&fixture("cyclic.json")).unwrap();
+    let cyclic = read_one(&fixture("cyclic.json"), &Limits::default()).unwrap();
     assert!(
         cyclic.warnings.iter().any(|warning| warning.contains("depends on itself")),
         "{:?}",
         cyclic.warnings
     );
-    let trace = read_one(&fixture("trace.txt")).unwrap().run;
+    let trace = read_one(&fixture("trace.txt"), &Limits::default()).unwrap().run;
     let one = attempt(&trace, "FASTQC (sample1)", 1);
     assert_eq!(
         (one.kind.as_str(), one.exit_code, one.execution.map(Span::seconds)),
@@ -126,7 +131,7 @@ fn tasks_of_an_instance_are_identified_by_their_ids_and_cycles_are_cut() {
             "specification": { "tasks": tasks }, "execution": { "executedAt": "2024-05-01T10:00:00", "tasks": ran },
         } });
         fs::write(&path, instance.to_string()).unwrap();
-        read_one(&path).unwrap()
+        read_one(&path, &Limits::default()).unwrap()
     };
     let begun = 1_714_557_600.0;
     // Times without a zone; the last task has none at all.
@@ -139,7 +144,10 @@ fn tasks_of_an_instance_are_identified_by_their_ids_and_cycles_are_cut() {
         ],
     );
     assert_eq!(attempt(&found.run, "c", 1).execution, Span::new(begun + 24.0, begun + 25.0).ok());
-    assert_eq!((attempt(&found.run, "b", 1).ready, found.run.children.len()), (Some(begun + 15.0), 2));
+    assert_eq!(
+        (attempt(&found.run, "b", 1).ready, found.run.graph.dependencies().len()),
+        (Some(begun + 15.0), 2)
+    );
     assert!(found.warnings[0].starts_with("1 tasks have no start time"), "{:?}", found.warnings);
     // An edge that closes a cycle has no effect; an impossible task is skipped.
     let found = write(
@@ -168,7 +176,7 @@ fn event_logs_have_transfers_and_may_begin_late() {
         000 (009.000.000) 2024-05-01 12:00:00 Job submitted from host: <10.0.0.1:9618>\n    DAG Node: moved\n...\n\
         001 (009.000.000) 2024-05-01 12:00:30 Job executing on host: <10.0.0.8:9618>\n...\n";
     fs::write(&path, log).unwrap();
-    let found = read_one(&path).unwrap();
+    let found = read_one(&path, &Limits::default()).unwrap();
     assert_eq!(found.run.attempts.len(), 3, "no task without a name stays");
     let late = attempt(&found.run, "late", 1);
     assert_eq!(
@@ -198,7 +206,7 @@ fn retries_of_nextflow_are_counted_and_duplicate_rows_are_not() {
         ),
     )
     .unwrap();
-    let run = read_one(&path).unwrap().run;
+    let run = read_one(&path, &Limits::default()).unwrap().run;
     assert_eq!(
         (attempt(&run, "A (1)", 1).exit_code, attempt(&run, "A (1)", 2).exit_code),
         (Some(-1), Some(0))
@@ -207,7 +215,7 @@ fn retries_of_nextflow_are_counted_and_duplicate_rows_are_not() {
     let row = "x_1,compute,0,1700000000,1700000002,3\n";
     fs::write(&path, format!(",type,ready,submit,execute_start,runtime\n{row}{row}x_2,compute,,1,2,1e300\n"))
         .unwrap();
-    let found = read_one(&path).unwrap();
+    let found = read_one(&path, &Limits::default()).unwrap();
     assert_eq!(found.run.attempts.len(), 1);
     assert_eq!(found.run.attempts[0].ready, None, "zero stands for an unknown time");
     let said = found.warnings.join("; ");
@@ -215,7 +223,7 @@ fn retries_of_nextflow_are_counted_and_duplicate_rows_are_not() {
 }
 
 fn refused(path: &Path) -> String {
-    let error = read(path).unwrap_err().to_string();
+    let error = read(path, &Limits::default()).unwrap_err().to_string();
     assert_eq!(error.lines().count(), 1, "{error}");
     error
 }
@@ -237,7 +245,7 @@ fn damaged_files_give_one_line_and_the_rest_is_read() {
     // A log that is cut off, with a job that never ends and a clock that goes back.
     let log = b"1700000000 INTERNAL *** DAGMAN_STARTED 1.0 ***\n1700000010 a SUBMIT 2.0 local - 1\n1700000020 a EXECUTE 2.0 local - 1\n\
         1700000005 a JOB_TERMINATED 2.0 local - 1\nthis is no line\n1700000030 b SUBMIT 3.0 local - 2\n1700000031 b EXEC";
-    let recording = read_one(&file("jobstate.log", log)).unwrap();
+    let recording = read_one(&file("jobstate.log", log), &Limits::default()).unwrap();
     let (a, b) = (attempt(&recording.run, "a", 1), attempt(&recording.run, "b", 1));
     assert_eq!((a.execution.map(Span::seconds), b.execution), (Some(0.0), None));
     let said = recording.warnings.join("; ");
@@ -246,7 +254,7 @@ fn damaged_files_give_one_line_and_the_rest_is_read() {
     }
     // Rows that are short or make no sense are left out of a table.
     let table = b",type,ready,submit,execute_start,runtime\nx_1,compute,0,1,2,3\nx_2,compute,0\nx_3,compute,0,1,2,-5\n";
-    let recording = read_one(&file("run.csv", table)).unwrap();
+    let recording = read_one(&file("run.csv", table), &Limits::default()).unwrap();
     assert_eq!((recording.run.attempts.len(), recording.warnings.len()), (1, 3));
     assert!(
         recording.warnings[0].starts_with("the table has no column stage_in_delay"),
@@ -255,14 +263,14 @@ fn damaged_files_give_one_line_and_the_rest_is_read() {
     );
     // When a task began is told from when it ended, and cells that are no numbers are named.
     let table = b",type,submit,execute_end,runtime,ready\nx_1,compute,1,7,5,banana\n";
-    let recording = read_one(&file("ends.csv", table)).unwrap();
+    let recording = read_one(&file("ends.csv", table), &Limits::default()).unwrap();
     assert_eq!(recording.run.attempts[0].execution.map(Span::start), Some(2.0));
     assert!(
-        recording.warnings.iter().any(|warning| warning == "line 2: ready is banana, which is not a number")
+        recording.warnings.iter().any(|warning| warning == "line 2: ready is banana, which is not a time")
     );
     // Two workflows in one file.
     let two = [&log[..47], b"1700000050 c SUBMIT 4.0 local - 3\n", &log[..47]].concat();
-    let recording = read_one(&file("two.log", &two)).unwrap();
+    let recording = read_one(&file("two.log", &two), &Limits::default()).unwrap();
     assert!(
         recording.warnings.iter().any(|warning| warning.contains("started 2 times")),
         "{:?}",

@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use files::{Limited, Limits};
 use proptest::prelude::*;
 use workflows::read::follow::LogParser;
 use workflows::read::{dag, kickstart, nextflow, read, table, wfformat};
@@ -42,7 +43,8 @@ fn read_with_all(bytes: &[u8]) {
     let _ = parser.push(bytes);
     parser.end();
     let _ = parser.recording("run").run.delays();
-    let _ = table::read("run", bytes);
+    let mut meter = Limited::new(bytes, &Limits::default()).meter();
+    let _ = table::read("run", bytes, &mut meter);
     let _ = wfformat::read(&text);
     let _ = nextflow::read("run", &text);
     let _ = dag::parse(&text);
@@ -51,7 +53,7 @@ fn read_with_all(bytes: &[u8]) {
     kickstart::add_transfers(&text, &mut attempt);
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();
-    for recording in read(file.path()).unwrap_or_default() {
+    for recording in read(file.path(), &Limits::default()).unwrap_or_default() {
         let run = recording.run;
         let _ = workflows::draw::Gantt::new(&run);
         for delays in run.delays() {

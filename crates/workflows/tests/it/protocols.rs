@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use files::Limits;
 use workflows::Error;
 use workflows::Recording;
 use workflows::classify::{ClassifierKind, ClassifierSettings, TrainingPlan};
@@ -148,7 +149,7 @@ fn runs_are_read_from_directories_and_archives_and_conflicts_are_skipped() {
     write("loss_1", "made-20260102T000000Z-run0003", 99);
     std::fs::write(folder.path().join("runs/normal/broken-run0009.csv"), "a,b\n1,2\n").unwrap();
     let runs = folder.path().join("runs");
-    let data = Dataset::read(&runs).unwrap();
+    let data = Dataset::read(&runs, &Limits::default()).unwrap();
     assert_eq!(data.runs.len(), 8);
     assert!(
         data.warnings.iter().any(|warning| warning.contains("has the labels cpu_2 and hdd_50")),
@@ -161,7 +162,7 @@ fn runs_are_read_from_directories_and_archives_and_conflicts_are_skipped() {
         tar::Builder::new(zstd::Encoder::new(std::fs::File::create(&packed).unwrap(), 1).unwrap());
     archive.append_dir_all("runs", &runs).unwrap();
     archive.into_inner().unwrap().finish().unwrap();
-    assert_eq!(Dataset::read(&packed).unwrap().runs, data.runs);
+    assert_eq!(Dataset::read(&packed, &Limits::default()).unwrap().runs, data.runs);
     // The split has one run under another label than the data.
     let split = folder.path().join("split.csv");
     let mut file = std::fs::File::create(&split).unwrap();
@@ -174,7 +175,7 @@ fn runs_are_read_from_directories_and_archives_and_conflicts_are_skipped() {
     ] {
         writeln!(file, "{part},{label},x,{name}").unwrap();
     }
-    let split = Split::read(&split, &data).unwrap();
+    let split = Split::read(&split, &data, &Limits::default()).unwrap();
     assert_eq!(split.conflicting, ["made-20260102T000000Z-run0000"]);
     assert_eq!((split.train.len(), split.test.len()), (2, 1));
 }
