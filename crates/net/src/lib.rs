@@ -1,5 +1,9 @@
-//! What every network client and server of Tracewise shares: the TLS provider, and addresses and
-//! errors that can be shown to people.
+//! What every network client and server of Tracewise shares: the TLS provider, credentials, and addresses
+//! and errors that can be shown to people.
+
+mod credentials;
+
+pub use credentials::{Credentials, CredentialsError, Secret, is_confidential};
 
 use std::error::Error;
 use std::sync::Arc;
