@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run agent test fuzz lint fmt bench evaluate clean
+.PHONY: help run agent test fuzz lint sbom fmt bench evaluate clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -17,9 +17,13 @@ test: ## Install the servers that tests use, run all tests and print a summary
 fuzz: ## Fuzz every parser for one minute
 	scripts/fuzz 60
 
-lint: ## Check formatting and lints
+lint: ## Check formatting, lints, and licences and sources of dependencies
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- --deny warnings
+	scripts/deny
+
+sbom: ## List every package in the programs: target/sbom.cdx.json
+	scripts/sbom
 
 fmt: ## Format the code
 	cargo fmt --all
