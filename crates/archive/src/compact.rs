@@ -45,6 +45,7 @@ impl Archive {
     /// later compaction. Progress is counted in days. Stopped, it keeps the days that are done.
     pub fn compact(&self, now: Timestamp, grace: Millis, control: &Control<'_>) -> Result<CompactReport> {
         let archive = self.with_stop(control.stop());
+        archive.recover();
         let days = archive.files_by_day()?;
         let mut report = CompactReport::default();
         let n_days = days.len() as u64;
@@ -72,7 +73,8 @@ impl Archive {
         now: Timestamp,
         grace: Millis,
     ) -> Result<CompactReport> {
-        let (visible, replaced) = hours::open_visible(&self.store, stored)?;
+        let opened: Result<Vec<OpenFile>> = hours::open_files(&self.store, stored).into_iter().collect();
+        let (visible, replaced) = hours::visible(opened?);
         let newest = visible.iter().map(|file| file.stored.modified).max();
         if grace.0 == 0 || newest.is_none_or(|newest| newest <= now - grace) {
             for file in &replaced {
@@ -149,7 +151,9 @@ impl Archive {
     fn files_by_day(&self) -> Result<BTreeMap<Partition, Vec<StoredFile>>> {
         let mut days: BTreeMap<Partition, Vec<StoredFile>> = BTreeMap::new();
         for table in Table::ALL {
-            for file in hours::list_files(&self.store, table, table.name())? {
+            let (files, foreign) = hours::list_files(&self.store, table, table.name())?;
+            foreign.iter().for_each(|path| self.store.warn_of(&self.store.foreign(path)));
+            for file in files {
                 days.entry(file.partition.clone()).or_default().push(file);
             }
         }
@@ -162,8 +166,16 @@ fn alike(a: &Source, b: &Source) -> bool {
     Scale::from(a) == Scale::from(b) && a.modes == b.modes
 }
 
+/// The source of all files, with as many of their descriptions as one may have.
 fn joined_source(files: &[OpenFile]) -> Source {
     let origins: BTreeSet<&str> = files.iter().flat_map(|file| file.info.source.origin.split("; ")).collect();
-    let origin = origins.into_iter().collect::<Vec<_>>().join("; ");
-    Source { origin, ..files[0].info.source.clone() }
+    let mut joined = String::new();
+    for origin in origins {
+        if joined.len() + origin.len() + 2 > Source::MAX_ORIGIN_BYTES {
+            break;
+        }
+        let separator = if joined.is_empty() { "" } else { "; " };
+        joined.extend([separator, origin]);
+    }
+    Source { origin: joined, ..files[0].info.source.clone() }
 }

@@ -64,7 +64,9 @@ pub enum Error {
         path: String,
     },
     /// The disk is full. Nothing that was acknowledged is lost.
-    #[error("no space left for {path}: nothing was lost, and writing continues when there is room")]
+    #[error(
+        "no space left for {path}: what was acknowledged is kept, and writing continues when there is room"
+    )]
     NoSpace {
         /// The file that could not be written.
         path: PathBuf,
@@ -149,6 +151,27 @@ pub enum Error {
         /// Milliseconds since the epoch.
         time: i64,
     },
+    /// A reading from the future.
+    #[error("{node} was read {seconds:.0} s ahead of this machine's clock; check the clocks of both")]
+    Ahead {
+        /// The node.
+        node: String,
+        /// How far ahead.
+        seconds: f64,
+    },
+    /// Traces that are far longer than the readings that they are derived from.
+    #[error(
+        "{node} has {n_threads} threads and so few readings that traces of {n_steps} steps are not derived \
+         from them; check its sampling interval and its clock"
+    )]
+    TooManySteps {
+        /// The node.
+        node: String,
+        /// Its threads.
+        n_threads: u64,
+        /// Steps of each trace.
+        n_steps: u64,
+    },
     /// A node name that no directory name can hold.
     #[error("{name:?} is too long for the name of a node")]
     NodeName {
@@ -163,9 +186,20 @@ pub enum Error {
         /// The contradiction.
         reason: String,
     },
+    /// Labels in the archive that contradict each other.
+    #[error("the labels of {address} contradict each other: {reason}")]
+    ContradictoryLabels {
+        /// The address of the archive.
+        address: String,
+        /// The contradiction.
+        reason: String,
+    },
     /// The runtime given in the settings was shut down during a call.
     #[error("the runtime of the archive's network calls has ended")]
     RuntimeEnded,
+    /// A source that no reading can come from.
+    #[error("{0}")]
+    Source(#[from] workload::SourceError),
     /// The call was asked to stop.
     #[error("{0}")]
     Stopped(#[from] workload::Stopped),
@@ -194,8 +228,8 @@ impl Error {
         }
     }
 
-    /// Whether an object is not there, or not there any more.
-    pub(crate) fn is_not_found(&self) -> bool {
+    /// Whether a file is not there, or not there any more because of a compaction. Reading again helps.
+    pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Gone { .. } | Self::Store { cause: object_store::Error::NotFound { .. }, .. })
     }
 

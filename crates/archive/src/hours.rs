@@ -43,11 +43,14 @@ pub fn read_jobs(store: &Store, files: &[OpenFile], pieces: &[Piece]) -> Result<
     Ok(rows.sorted())
 }
 
-/// Opens files in the order in which they were written, without those that another replaces.
-/// The second list is what is replaced.
-pub fn open_visible(store: &Store, stored: &[StoredFile]) -> Result<(Vec<OpenFile>, Vec<OpenFile>)> {
-    let opened: Result<Vec<OpenFile>> = stored.par_iter().map(|file| OpenFile::open(store, file)).collect();
-    let mut opened = opened?;
+/// Opens files, in parallel and in their order.
+pub fn open_files(store: &Store, stored: &[StoredFile]) -> Vec<Result<OpenFile>> {
+    stored.par_iter().map(|file| OpenFile::open(store, file)).collect()
+}
+
+/// Sorts files in the order in which they were written, and takes out those that another replaces, which
+/// are the second list.
+pub fn visible(mut opened: Vec<OpenFile>) -> (Vec<OpenFile>, Vec<OpenFile>) {
     opened.sort_by_key(|file| (file.stored.name.id, file.stored.name.level));
     // A compacted file carries the id of the newest file it replaces, at a higher level.
     let mut replaced: HashMap<(Partition, Ulid), u32> = HashMap::new();
@@ -61,18 +64,18 @@ pub fn open_visible(store: &Store, stored: &[StoredFile]) -> Result<(Vec<OpenFil
         let by = replaced.get(&(file.stored.partition.clone(), file.stored.name.id));
         by.is_some_and(|level| *level > file.stored.name.level)
     };
-    Ok(opened.into_iter().partition(|file| !is_replaced(file)))
+    opened.into_iter().partition(|file| !is_replaced(file))
 }
 
-/// The files of a table, each understood; one that is none of ours is an error.
-pub fn list_files(store: &Store, table: Table, folder: &str) -> Result<Vec<StoredFile>> {
+/// The files of a table below a directory, and the paths of Parquet files that are none of ours.
+pub fn list_files(store: &Store, table: Table, folder: &str) -> Result<(Vec<StoredFile>, Vec<String>)> {
     debug_assert!(folder.starts_with(table.name()));
-    let objects = store.list(folder)?;
-    let parquet = objects.into_iter().filter(|object| object.path.ends_with(".parquet"));
-    parquet
-        .map(|object| {
-            StoredFile::parse(&object)
-                .ok_or_else(|| crate::Error::Foreign { path: store.full_path(&object.path) })
-        })
-        .collect()
+    let (mut files, mut foreign) = (Vec::new(), Vec::new());
+    for object in store.list(folder)?.into_iter().filter(|object| object.path.ends_with(".parquet")) {
+        match StoredFile::parse(&object) {
+            Some(file) => files.push(file),
+            None => foreign.push(object.path),
+        }
+    }
+    Ok((files, foreign))
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use ulid::Ulid;
 use workload::label::{self, overlapping_sets};
 use workload::{Injection, JobId, Label, Set};
 
@@ -104,12 +105,27 @@ fn read_all<T: DeserializeOwned>(store: &Store, folder: &str) -> Result<Vec<T>> 
     Ok(known)
 }
 
-/// Every file that cannot be read, with why.
-pub fn unreadable(store: &Store) -> Result<Vec<(String, Error)>> {
+/// Whether this is the path of a file of labels or injected faults.
+pub fn is_file(path: &str) -> bool {
+    let name = path.split_once('/').filter(|(folder, _)| [LABELS, INJECTIONS].contains(folder));
+    let parts = name.and_then(|(_, name)| name.strip_suffix(".json")?.split_once('-'));
+    parts.is_some_and(|(id, crc)| Ulid::from_string(id).is_ok() && u32::from_str_radix(crc, 16).is_ok())
+}
+
+/// Every file that cannot be read, with why, and contradictions between those that can.
+pub fn problems(store: &Store) -> Result<Vec<(String, Error)>> {
     let mut problems = Vec::new();
+    let mut readable = Vec::new();
     for object in store.list(LABELS)? {
-        problems
-            .extend(read_file::<Label>(store, LABELS, &object.path).err().map(|error| (object.path, error)));
+        match read_file::<Label>(store, LABELS, &object.path) {
+            Ok(labels) => readable.extend(labels),
+            Err(error) => problems.push((object.path, error)),
+        }
+    }
+    label::sort(&mut readable);
+    if let Err(reason) = check(&readable) {
+        let address = store.address().to_owned();
+        problems.push((LABELS.into(), Error::ContradictoryLabels { address, reason }));
     }
     for object in store.list(INJECTIONS)? {
         let read = read_file::<Injection>(store, INJECTIONS, &object.path);
@@ -161,7 +177,7 @@ fn check(labels: &[Label]) -> Result<(), String> {
     match overlapping_sets(labels) {
         None => Ok(()),
         Some((one, other)) => Err(format!(
-            "campaign {} ({}) and campaign {} ({}) would overlap in time",
+            "campaign {} ({}) and campaign {} ({}) overlap in time",
             one.campaign, one.set, other.campaign, other.set
         )),
     }

@@ -7,7 +7,7 @@
 //! # Blocking
 //!
 //! Every call that touches the archive blocks its thread: all of [`Archive`] except `address` and
-//! `with_stop`; [`Writer`], [`Loader`] and [`Replay`]; the methods of [`Snapshot`] that return a
+//! `with_stop` and `left_out`; [`Writer`], [`Loader`] and [`Replay`]; the methods of [`Snapshot`] that return a
 //! `Result`; and everything in [`source`]. In async code, run them through `spawn_blocking`. A call
 //! straight from an async task blocks that task's thread, and does not panic.
 //!
@@ -29,16 +29,19 @@ mod peer;
 mod replay;
 mod rows;
 mod runtime;
+mod segment;
 mod snapshot;
 mod spool;
 mod stage;
 mod store;
 mod text_runs;
 mod verify;
+mod visible;
 mod writer;
 
 pub mod source;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -91,11 +94,15 @@ impl Archive {
         if !archive.is_marked()? {
             return Err(Error::NotAnArchive { address: address.to_owned(), marker: MARKER });
         }
-        // A crash may have interrupted a commit. The next process with write access completes it.
-        if let Err(error) = archive.spool.recover(&archive.store) {
+        Ok(archive)
+    }
+
+    /// Completes a commit that a crash interrupted. Only what writes does this: opening an archive and
+    /// reading it change nothing.
+    fn recover(&self) {
+        if let Err(error) = self.spool.recover(&self.store) {
             tracing::warn!("an interrupted write could not be completed yet: {error}");
         }
-        Ok(archive)
     }
 
     /// Opens an archive for writing, and creates it if necessary.
@@ -109,9 +116,7 @@ impl Archive {
             set.add(&prepared, MARKER.into());
             set.commit(&archive.store)?;
         }
-        if let Err(error) = archive.spool.recover(&archive.store) {
-            tracing::warn!("an interrupted write could not be completed yet: {error}");
-        }
+        archive.recover();
         Ok(archive)
     }
 
@@ -145,13 +150,22 @@ impl Archive {
         Self { store: self.store.with_stop(stop), spool: self.spool.clone() }
     }
 
+    /// The problems of files that were left out since the archive was opened, because they are damaged or
+    /// Tracewise did not write them. Each names its file. [`verify`](Self::verify) finds all of them.
+    pub fn left_out(&self) -> BTreeSet<String> {
+        self.store.warned_of()
+    }
+
     /// Starts writing live readings. Only one writer may run at a time.
     pub fn writer(&self, source: Source, settings: WriterSettings) -> Result<Writer> {
+        self.recover();
         Writer::open(self.store.with_stop(&Stop::default()), self.spool.clone(), source, settings)
     }
 
     /// Starts an import: all of its readings become visible, or none.
     pub fn loader(&self, source: Source) -> Result<Loader> {
+        source.check()?;
+        self.recover();
         Loader::new(self.store.clone(), self.spool.clone(), source)
     }
 

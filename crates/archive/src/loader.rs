@@ -6,9 +6,10 @@ use serde::Serialize;
 use workload::{Label, Millis, NodeName, NodeReading, Source, ThreadReading, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::journal::{Journal, SegmentIndex};
+use crate::journal::Journal;
 use crate::labels::commit_with_labels;
 use crate::layout::{Table, check_node, check_time};
+use crate::segment::SegmentIndex;
 use crate::spool::{Spool, StagedSet};
 use crate::stage::prepare_segment;
 use crate::store::Store;

@@ -1,5 +1,8 @@
 //! Rows of the two tables in memory, column by column, as files hold them.
 
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
 use workload::derive::Scale;
 use workload::{Cpu, JobId, JobReading, Millis, Mode, Owner, ThreadReading, Ticks, Timestamp};
 
@@ -14,10 +17,10 @@ pub struct ThreadRows {
     pub ticks: [Vec<i64>; Mode::COUNT],
     /// Index into `owners`.
     pub owner_of_row: Vec<u32>,
-    pub owners: Vec<Owner>,
+    pub owners: Numbered<Owner>,
     /// Index into `scales`.
     pub scale_of_row: Vec<u16>,
-    pub scales: Vec<Scale>,
+    pub scales: Numbered<Scale>,
 }
 
 impl ThreadRows {
@@ -31,9 +34,9 @@ impl ThreadRows {
         for (column, ticks) in self.ticks.iter_mut().zip(reading.ticks.0) {
             column.push(i64::try_from(ticks).unwrap_or(i64::MAX));
         }
-        let owner = number_of(&mut self.owners, &reading.owner) as u32;
+        let owner = self.owners.number_of(&reading.owner);
         self.owner_of_row.push(owner);
-        let scale = number_of(&mut self.scales, &scale) as u16;
+        let scale = self.scales.number_of(&scale) as u16;
         self.scale_of_row.push(scale);
     }
 
@@ -44,11 +47,9 @@ impl ThreadRows {
         for (column, more) in self.ticks.iter_mut().zip(&later.ticks) {
             column.extend_from_slice(more);
         }
-        let owners: Vec<u32> =
-            later.owners.iter().map(|one| number_of(&mut self.owners, one) as u32).collect();
+        let owners: Vec<u32> = later.owners.iter().map(|one| self.owners.number_of(one)).collect();
         self.owner_of_row.extend(later.owner_of_row.iter().map(|number| owners[*number as usize]));
-        let scales: Vec<u16> =
-            later.scales.iter().map(|one| number_of(&mut self.scales, one) as u16).collect();
+        let scales: Vec<u16> = later.scales.iter().map(|one| self.scales.number_of(one) as u16).collect();
         self.scale_of_row.extend(later.scale_of_row.iter().map(|number| scales[*number as usize]));
     }
 
@@ -104,12 +105,15 @@ impl ThreadRows {
         order.sort_by_key(|row| key(*row as usize));
         let mut kept: Vec<u32> = Vec::with_capacity(order.len());
         for same in order.chunk_by(|a, b| key(*a as usize) == key(*b as usize)) {
-            for (at, row) in same.iter().enumerate() {
-                let owner = |row: &u32| self.owner_of_row[*row as usize];
-                if !same[at + 1..].iter().any(|later| owner(later) == owner(row)) {
-                    kept.push(*row);
-                }
+            if let [row] = same {
+                kept.push(*row);
+                continue;
             }
+            let n_before = kept.len();
+            let mut owners = HashSet::new();
+            let is_last_of_owner = |row: &&u32| owners.insert(self.owner_of_row[**row as usize]);
+            kept.extend(same.iter().rev().filter(is_last_of_owner));
+            kept[n_before..].reverse();
         }
         self.picked(&kept)
     }
@@ -205,12 +209,55 @@ pub mod spare {
     }
 }
 
-/// The index of `value` in `known`, to which it is added if need be. The newest are tried first.
-pub fn number_of<T: PartialEq + Clone>(known: &mut Vec<T>, value: &T) -> usize {
-    known.iter().rposition(|one| one == value).unwrap_or_else(|| {
-        known.push(value.clone());
-        known.len() - 1
-    })
+/// Distinct values, each with a number: its index.
+#[derive(Debug, Clone)]
+pub struct Numbered<T> {
+    values: Vec<T>,
+    numbers: HashMap<T, u32>,
+}
+
+impl<T: Eq + Hash + Clone> FromIterator<T> for Numbered<T> {
+    fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
+        let mut numbered = Self::default();
+        for value in values {
+            numbered.number_of(&value);
+        }
+        numbered
+    }
+}
+
+/// How many of the newest values are compared before they are looked up.
+const NEWEST: usize = 4;
+
+impl<T: Eq + Hash + Clone> Numbered<T> {
+    /// The number of a value, which is added if need be.
+    pub fn number_of(&mut self, value: &T) -> u32 {
+        let first = self.values.len().saturating_sub(NEWEST);
+        if let Some(found) = self.values[first..].iter().rposition(|known| known == value) {
+            return (first + found) as u32;
+        }
+        if let Some(number) = self.numbers.get(value) {
+            return *number;
+        }
+        let number = self.values.len() as u32;
+        self.values.push(value.clone());
+        self.numbers.insert(value.clone(), number);
+        number
+    }
+}
+
+impl<T> Default for Numbered<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), numbers: HashMap::new() }
+    }
+}
+
+impl<T> std::ops::Deref for Numbered<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        &self.values
+    }
 }
 
 /// Rows of the `cgroup` table of one node.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
@@ -10,17 +11,23 @@ use workload::{
     Cpu, Derivation, Deriver, JobId, JobReading, Millis, NodeName, Source, Stop, ThreadId, Timestamp, Trace,
 };
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::file::OpenFile;
 use crate::hours::{self, Piece};
-use crate::journal::{self, Ending, SegmentIndex};
-use crate::layout::{Partition, StoredFile, Table, date_folder, date_of};
-use crate::rows::ThreadRows;
+use crate::rows::{JobRows, ThreadRows};
+use crate::segment::SegmentIndex;
 use crate::spool::Spool;
 use crate::store::Store;
+use crate::visible::{FilesByNode, open_published, read_journal};
+
+/// How often files are listed again that change while they are opened.
+const MAX_TRIES: usize = 5;
+/// Steps of traces that may be derived without a reading for each thousand of them.
+const MIN_STEPS: u64 = 1 << 24;
+const STEPS_PER_READING: u64 = 1_000;
 
 /// How far before a selection its first reading's predecessor is looked for.
-const LOOKBACK: Millis = Millis(2 * 3_600_000);
+pub(crate) const LOOKBACK: Millis = Millis(2 * 3_600_000);
 
 /// Which readings to read; by default all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,8 +52,8 @@ impl Default for Selection {
 pub struct Snapshot {
     store: Store,
     selection: Selection,
-    threads: BTreeMap<NodeName, Vec<OpenFile>>,
-    jobs: BTreeMap<NodeName, Vec<OpenFile>>,
+    threads: FilesByNode,
+    jobs: FilesByNode,
     segments: Vec<SegmentIndex>,
 }
 
@@ -62,29 +69,12 @@ impl Snapshot {
     pub(crate) fn take(store: &Store, spool: &Spool, selection: Selection) -> Result<Self> {
         // The journal first: what moves from there to Parquet meanwhile is then seen twice, and
         // counted once, rather than missed.
-        let mut segments = Vec::new();
-        for path in journal::segments(&spool.journal())? {
-            store.check_stop()?;
-            match SegmentIndex::read(&path) {
-                Ok(index) => {
-                    if let Ending::Damaged { offset } = index.ending {
-                        tracing::warn!(
-                            "{} is damaged at byte {offset}; later records are ignored",
-                            path.display()
-                        );
-                    }
-                    segments.push(index);
-                }
-                Err(_) if !path.exists() => {}
-                Err(error) => return Err(error),
-            }
-        }
+        let segments = read_journal(store, spool)?;
         // A compaction may remove a file between the moments it is listed and opened.
         let mut tries = 0;
         let (threads, jobs) = loop {
-            let open = |table| open_by_node(store, table, &selection);
-            match open(Table::Cpu).and_then(|threads| Ok((threads, open(Table::Cgroup)?))) {
-                Err(error) if error.is_not_found() && tries < 5 => tries += 1,
+            match open_published(store, spool, &selection) {
+                Err(error) if error.is_not_found() && tries < MAX_TRIES => tries += 1,
                 opened => break opened?,
             }
         };
@@ -151,6 +141,21 @@ impl Snapshot {
         bounds.reduce(|(first, last), other| (first.min(other.0), last.max(other.1)))
     }
 
+    /// The hours of the selection that have readings of threads, of any node. There may be years between two
+    /// of them, if a clock was wrong.
+    pub fn hours_with_readings(&self) -> BTreeSet<Timestamp> {
+        let mut hours = BTreeSet::new();
+        for node in self.nodes() {
+            for file in self.thread_files(&node) {
+                hours.extend(file.info.row_groups.iter().map(|group| group.first.floor(Millis::HOUR)));
+            }
+            hours.extend(self.segments.iter().flat_map(|segment| segment.hours(&node)));
+        }
+        let (from, to) = (self.selection.from, self.selection.to);
+        hours.retain(|hour| *hour < to && *hour + Millis::HOUR > from);
+        hours
+    }
+
     /// The readings of a node as they were counted, hour by hour, sorted by thread and time.
     pub(crate) fn hours(&self, node: &NodeName, lookback: Millis) -> Result<Hours<'_>> {
         let from = self.selection.from - lookback;
@@ -185,17 +190,21 @@ impl Snapshot {
             });
         }
         let job = self.selection.job.clone();
-        Ok(Hours { store: &self.store, files, journal, parts, from, to, job })
+        let stored = files.iter().flat_map(|file| &file.info.row_groups).map(|group| group.rows);
+        let n_readings = stored.sum::<u64>() + journal.iter().map(|(_, rows)| rows.len() as u64).sum::<u64>();
+        let most_steps = MIN_STEPS.saturating_add(n_readings.saturating_mul(STEPS_PER_READING));
+        Ok(Hours { store: &self.store, files, journal, parts, from, to, job, most_steps })
     }
 
     /// The job readings (memory, pressure) of a node, sorted by time.
     pub fn job_readings(&self, node: &NodeName) -> Result<Vec<(Timestamp, JobReading)>> {
         let Selection { job, from, to, .. } = &self.selection;
         let files = self.job_files(node);
-        let mut rows = crate::rows::JobRows::default();
-        for pieces in hours::pieces_by_hour(files, *from, *to).values() {
+        let mut rows = JobRows::default();
+        for (file, group) in hours::pieces_by_hour(files, *from, *to).into_values().flatten() {
             self.store.check_stop()?;
-            rows.rows.extend(hours::read_jobs(&self.store, files, pieces)?.rows);
+            let read = files[file].read_jobs(&self.store, group);
+            rows.rows.extend(or_left_out(&self.store, read)?.rows);
         }
         for segment in &self.segments {
             rows.rows.extend(segment.read_node(node)?.into_iter().flat_map(|rows| rows.jobs.rows));
@@ -276,6 +285,8 @@ pub(crate) struct Hours<'a> {
     to: Timestamp,
     /// Whose readings are preferred if there are several of one time.
     job: Option<JobId>,
+    /// How many steps of traces its readings justify.
+    most_steps: u64,
 }
 
 impl Hours<'_> {
@@ -326,7 +337,9 @@ impl Hours<'_> {
     fn read(&self, hour: Timestamp, parts: &[Part]) -> Result<ThreadRows> {
         self.store.check_stop()?;
         let rows = ThreadRows::merged(parts.iter().map(|part| match part {
-            Part::Group((file, group)) => self.files[*file].read_threads(self.store, *group),
+            Part::Group((file, group)) => {
+                or_left_out(self.store, self.files[*file].read_threads(self.store, *group))
+            }
             Part::Journal(index) => Ok(self.journal[*index].1.clone().between(hour, hour + Millis::HOUR)),
         }))?;
         Ok(rows.between(self.from, self.to))
@@ -395,9 +408,16 @@ impl Threads {
         let known: Mutex<BTreeMap<Cpu, Thread>> = Mutex::new(std::mem::take(&mut self.threads));
         let lock = || known.lock().unwrap_or_else(PoisonError::into_inner);
         let separable: Vec<&[Part]> = hours.separable(parts).collect();
+        let n_threads = AtomicU64::new(lock().len() as u64);
         let derived = separable.par_iter().try_for_each(|parts| {
             let rows = hours.read(hour, parts)?;
             let ranges: Vec<_> = rows.by_thread().collect();
+            let n_new = ranges.iter().filter(|(cpu, _)| !lock().contains_key(cpu)).count() as u64;
+            let n_threads = n_threads.fetch_add(n_new, Ordering::Relaxed) + n_new;
+            if n_threads.saturating_mul(n_steps as u64) > hours.most_steps {
+                let (node, n_steps) = (self.node.to_string(), n_steps as u64);
+                return Err(Error::TooManySteps { node, n_threads, n_steps });
+            }
             ranges.into_par_iter().for_each(|(cpu, range)| {
                 let mut thread = lock()
                     .remove(&cpu)
@@ -450,29 +470,13 @@ fn derive_rows(
     }
 }
 
-fn open_by_node(
-    store: &Store,
-    table: Table,
-    selection: &Selection,
-) -> Result<BTreeMap<NodeName, Vec<OpenFile>>> {
-    let (from, to) = (selection.from - LOOKBACK, selection.to);
-    let mut stored: Vec<StoredFile> = Vec::new();
-    for folder in store.subfolders(table.name())? {
-        let Some(date) = folder.strip_prefix("date=").and_then(|date| date.parse().ok()) else { continue };
-        if date < date_of(from) || date > date_of(to - Millis(1)) {
-            continue;
+/// Readings of a damaged file are left out, with a warning: the others can still be read.
+fn or_left_out<T: Default>(store: &Store, read: Result<T>) -> Result<T> {
+    match read {
+        Err(error @ Error::Damaged { .. }) => {
+            store.warn_of(&error);
+            Ok(T::default())
         }
-        let folder = match &selection.node {
-            Some(node) => Partition { table, date, node: node.clone() }.folder(),
-            None => date_folder(table, date),
-        };
-        let files = hours::list_files(store, table, &folder)?;
-        stored.extend(files.into_iter().filter(|file| file.name.overlaps(from, to)));
+        other => other,
     }
-    let mut by_node: BTreeMap<NodeName, Vec<OpenFile>> = BTreeMap::new();
-    let (visible, _) = hours::open_visible(store, &stored)?;
-    for file in visible {
-        by_node.entry(file.stored.partition.node.clone()).or_default().push(file);
-    }
-    Ok(by_node)
 }

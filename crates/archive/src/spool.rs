@@ -2,22 +2,32 @@
 //! either nothing or all of them.
 //!
 //! Files are prepared in a set of their own. `commit.json` makes the set final: from then on
-//! every opener of the archive publishes what is left of it. A set without it, whose owner is
-//! gone, is removed.
+//! the next writer publishes what is left of it. A set without it, whose owner is gone, is removed.
+//! Readers change nothing: they leave out the files of sets that are not wholly published.
+//!
+//! An archive may come from somebody else, so `commit.json` is not trusted: it can only move files of
+//! its own set to names that this archive gives to files.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use workload::Stop;
+use ulid::Ulid;
+use workload::{Stop, Timestamp};
 
 use crate::error::{Error, Result};
-use crate::layout::{SPOOL, next_id};
-use crate::store::{Store, create_folders, sync_folder};
+use crate::labels;
+use crate::layout::{MARKER, SPOOL, StoredFile, next_id};
+use crate::store::{Object, Store};
 
 const COMMIT: &str = "commit.json";
+/// The extension of prepared files, whatever they hold.
+const PREPARED: &str = ".parquet";
+/// A commit of a large import lists some ten thousand files.
+const MAX_COMMIT_BYTES: u64 = 256 << 20;
 /// How often a lock that another holds is tried again.
 const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
@@ -48,23 +58,22 @@ impl Spool {
     /// A new set for files that are to become visible together.
     pub fn stage(&self) -> Result<StagedSet> {
         let staged = self.staged();
-        create_folders(&staged)?;
+        files::create_dirs(&staged)?;
         let id = next_id();
         let lock_path = staged.join(format!("{id}.lock"));
-        let lock = File::create_new(&lock_path).map_err(Error::io(&lock_path))?;
+        let lock = files::create_new(&lock_path)?;
         lock.lock().map_err(Error::io(&lock_path))?;
         let folder = staged.join(id.to_string());
-        fs::create_dir(&folder).map_err(Error::io(&folder))?;
-        sync_folder(&staged)?;
+        files::create_dirs(&folder)?;
         Ok(StagedSet { folder, lock_path, _lock: lock, files: Mutex::default(), is_final: false })
     }
 
     /// Waits until nobody else writes labels here, and keeps others from it until it is dropped. Processes
     /// with another spool, which only an archive in a bucket can have, are not kept from it.
     pub fn lock_labels(&self, stop: &Stop) -> Result<File> {
-        create_folders(&self.root)?;
+        files::create_dirs(&self.root)?;
         let path = self.root.join("labels.lock");
-        let file = File::create(&path).map_err(Error::io(&path))?;
+        let file = files::open_lock(&path)?;
         loop {
             match file.try_lock() {
                 Ok(()) => return Ok(file),
@@ -83,6 +92,13 @@ impl Spool {
         outcomes.into_iter().collect()
     }
 
+    /// The paths in the archive of files that belong to sets which are final and not wholly published. A
+    /// set whose commit cannot be read has none: it is not published either.
+    pub fn unpublished(&self) -> Result<BTreeSet<String>> {
+        let commits = self.sets()?.into_iter().filter_map(|folder| read_commit(&folder).ok().flatten());
+        Ok(commits.flat_map(|commit| commit.files).map(|file| file.path).collect())
+    }
+
     /// The sets of this spool, including those that are being written.
     pub fn sets(&self) -> Result<Vec<PathBuf>> {
         let staged = self.staged();
@@ -91,11 +107,20 @@ impl Spool {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             Err(error) => return Err(Error::io(&staged)(error)),
         };
-        let mut folders: Vec<PathBuf> =
-            entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
+        let is_set = |entry: &fs::DirEntry| {
+            let is_named = entry.file_name().to_str().is_some_and(|name| Ulid::from_string(name).is_ok());
+            // A link to a directory is none.
+            is_named && entry.file_type().is_ok_and(|kind| kind.is_dir())
+        };
+        let mut folders: Vec<PathBuf> = entries.flatten().filter(is_set).map(|entry| entry.path()).collect();
         folders.sort();
         Ok(folders)
     }
+}
+
+/// Whether what a set is to publish can be read.
+pub fn check_set(folder: &Path) -> Result<()> {
+    read_commit(folder).map(drop)
 }
 
 fn default_folder(store: &Store) -> Result<PathBuf> {
@@ -120,6 +145,21 @@ struct CommittedFile {
     path: String,
 }
 
+impl CommittedFile {
+    /// Only a file of the set itself may be moved, and only to a name that an archive has.
+    fn check(&self) -> Result<(), String> {
+        let is_prepared =
+            self.prepared.strip_suffix(PREPARED).is_some_and(|id| Ulid::from_string(id).is_ok());
+        if !is_prepared {
+            return Err(format!("{:?} is not the name of a prepared file", self.prepared));
+        }
+        let object = Object { path: self.path.clone(), bytes: 0, modified: Timestamp(0) };
+        let is_known =
+            self.path == MARKER || labels::is_file(&self.path) || StoredFile::parse(&object).is_some();
+        if is_known { Ok(()) } else { Err(format!("{:?} is not a file of an archive", self.path)) }
+    }
+}
+
 /// Files that are to become visible together. Dropped before [`commit`](Self::commit), it leaves
 /// nothing behind.
 #[derive(Debug)]
@@ -139,7 +179,7 @@ impl StagedSet {
 
     /// Where a file may be prepared.
     pub fn prepare(&self) -> PathBuf {
-        self.folder.join(format!("{}.parquet", next_id()))
+        self.folder.join(format!("{}{PREPARED}", next_id()))
     }
 
     /// Adds a prepared and synced file, which is to appear at `path`.
@@ -183,11 +223,7 @@ enum Abandoned {
 }
 
 fn lock_if_abandoned(path: &Path) -> Result<Abandoned> {
-    let lock = match File::open(path) {
-        Ok(lock) => lock,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Abandoned::Yes(None)),
-        Err(error) => return Err(Error::io(path)(error)),
-    };
+    let Some(lock) = files::open_existing_lock(path)? else { return Ok(Abandoned::Yes(None)) };
     match lock.try_lock() {
         Ok(()) => Ok(Abandoned::Yes(Some(lock))),
         Err(TryLockError::WouldBlock) => Ok(Abandoned::No),
@@ -209,21 +245,26 @@ fn recover_set(store: &Store, folder: &Path) -> Result<()> {
 
 fn read_commit(folder: &Path) -> Result<Option<Commit>> {
     let path = folder.join(COMMIT);
-    match fs::read(&path) {
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|error| Error::damaged(&path.to_string_lossy(), error)),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io(&path)(error)),
+    let damaged = |reason: String| Error::damaged(&path.to_string_lossy(), reason);
+    if fs::symlink_metadata(&path).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
+        return Ok(None);
     }
+    let limits = files::Limits { document_bytes: MAX_COMMIT_BYTES, ..files::Limits::default() };
+    let text = files::read(&path, &limits)?;
+    let commit: Commit = serde_json::from_slice(&text).map_err(|error| damaged(error.to_string()))?;
+    commit.files.iter().try_for_each(CommittedFile::check).map_err(damaged)?;
+    Ok(Some(commit))
 }
 
 /// Publishes what has not been published yet.
 fn publish_all(store: &Store, folder: &Path, commit: &Commit) -> Result<()> {
     for file in &commit.files {
         let prepared = folder.join(&file.prepared);
-        if prepared.exists() {
-            store.publish(&prepared, &file.path)?;
+        match fs::symlink_metadata(&prepared) {
+            Ok(metadata) if metadata.is_file() => store.publish(&prepared, &file.path)?,
+            Ok(_) => return Err(Error::damaged(&prepared.to_string_lossy(), "it is not a regular file")),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Error::io(&prepared)(error)),
         }
     }
     Ok(())

@@ -12,9 +12,9 @@ use workload::{NodeName, Source, Stop, Timestamp};
 
 use crate::error::{Error, Result};
 use crate::file::{FileInfo, FileWriter};
-use crate::journal::{NodeRows, SegmentIndex};
 use crate::layout::{FileName, IDS_FOR_PARTS, Partition, Table, date_of};
 use crate::rows::{JobRows, ThreadRows};
+use crate::segment::{NodeRows, SegmentIndex};
 use crate::spool::StagedSet;
 
 /// Readings of a node that are sorted in memory at once; one takes about 90 bytes.
@@ -49,7 +49,7 @@ pub fn prepare_file(
 ) -> Result<Prepared> {
     let path = set.prepare();
     let prepare = || -> Result<(FileInfo, u32, u64)> {
-        let file = File::create_new(&path).map_err(Error::io(&path))?;
+        let file = files::create_new(&path)?;
         let Partition { table, node, .. } = &target.partition;
         let sink = BufWriter::with_capacity(1 << 18, file);
         let mut writer =

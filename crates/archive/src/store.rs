@@ -1,10 +1,11 @@
 //! Access to the files of an archive, in a directory or an S3 bucket.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::future::Future;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,6 +52,8 @@ pub struct Store {
     runtime: Runtime,
     /// Ends calls, except those that make something visible.
     stop: Stop,
+    /// What has been warned of, so that it is not repeated.
+    warned: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -90,7 +93,15 @@ impl Store {
         };
         let endpoint = s3.endpoint.clone().unwrap_or_default();
         let address = address.trim_end_matches('/').to_owned();
-        Ok(Self { address, endpoint, folder, objects, runtime, stop: Stop::default() })
+        Ok(Self {
+            address,
+            endpoint,
+            folder,
+            objects,
+            runtime,
+            stop: Stop::default(),
+            warned: Arc::default(),
+        })
     }
 
     /// The same place, whose calls end within a second of `stop`.
@@ -124,6 +135,26 @@ impl Store {
     /// The full path of an object, for messages.
     pub fn full_path(&self, path: &str) -> String {
         format!("{}/{path}", self.address)
+    }
+
+    /// The error of a file that Tracewise did not write.
+    pub fn foreign(&self, path: &str) -> Error {
+        Error::Foreign { path: self.full_path(path) }
+    }
+
+    /// Warns, once, of something that is left out.
+    pub fn warn_of(&self, problem: &impl ToString) {
+        let problem = problem.to_string();
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warned.contains(&problem) {
+            tracing::warn!("{problem}; it is left out");
+            warned.insert(problem);
+        }
+    }
+
+    /// What [`warn_of`](Self::warn_of) was told, in any copy of this store.
+    pub fn warned_of(&self) -> BTreeSet<String> {
+        self.warned.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Everything below `folder`, sorted by path.
@@ -183,9 +214,9 @@ impl Store {
         };
         let target = root.join(path);
         let folder = target.parent().unwrap_or(root);
-        create_folders(folder)?;
+        files::create_dirs(folder)?;
         fs::rename(prepared, &target).map_err(Error::io(&target))?;
-        sync_folder(folder)
+        Ok(files::sync_dir(folder)?)
     }
 
     /// Removes an object. It is not an error if the object is already gone.
@@ -235,26 +266,4 @@ fn open_bucket(bucket: &str, s3: &S3Settings) -> object_store::Result<impl Objec
         }
         None => builder.build(),
     }
-}
-
-/// Creates a directory and its parents durably.
-pub fn create_folders(folder: &Path) -> Result<()> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = folder.parent() {
-        create_folders(parent)?;
-        match fs::create_dir(folder) {
-            Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                return Err(Error::io(folder)(error));
-            }
-            _ => sync_folder(parent)?,
-        }
-    }
-    Ok(())
-}
-
-/// Makes changes of directory entries durable.
-pub fn sync_folder(folder: &Path) -> Result<()> {
-    fs::File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::io(folder))
 }

@@ -75,7 +75,7 @@ fn read_page(texts: &mut TextRuns, page: &[u8], n_rows: usize, encoding: Encodin
     #[allow(deprecated, reason = "older writers name the same encoding differently")]
     let by_dictionary = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
     let mut numbers = if by_dictionary {
-        let (width, indices) = rest.split_first()?;
+        let (width, indices) = rest.split_first().filter(|(width, _)| **width <= 32)?;
         Some(Hybrid::new(indices, u32::from(*width)))
     } else if encoding == Encoding::PLAIN {
         None

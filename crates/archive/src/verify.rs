@@ -1,5 +1,6 @@
 //! Checks every byte of an archive.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rayon::prelude::*;
@@ -10,9 +11,11 @@ use crate::Archive;
 use crate::error::{Error, Result};
 use crate::file::OpenFile;
 use crate::hours;
-use crate::journal::{self, Ending, SegmentIndex};
+use crate::journal::JournalFiles;
 use crate::labels;
 use crate::layout::{StoredFile, Table, date_of};
+use crate::segment::SegmentIndex;
+use crate::spool;
 
 /// A problem, and where it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -50,21 +53,12 @@ impl Archive {
         let mut report = VerifyReport::default();
         let mut stored = Vec::new();
         for table in Table::ALL {
-            for object in self.store.list(table.name())? {
-                if !object.path.ends_with(".parquet") {
-                    continue;
-                }
-                match StoredFile::parse(&object) {
-                    Some(file) => stored.push(file),
-                    None => {
-                        let path = self.store.full_path(&object.path);
-                        report.problems.push(Finding {
-                            problem: Error::Foreign { path: path.clone() }.to_string(),
-                            path,
-                        });
-                    }
-                }
-            }
+            let (files, foreign) = hours::list_files(&self.store, table, table.name())?;
+            stored.extend(files);
+            report.problems.extend(foreign.iter().map(|path| Finding {
+                path: self.store.full_path(path),
+                problem: self.store.foreign(path).to_string(),
+            }));
         }
         let n_done = AtomicU64::new(0);
         let checked: Result<Vec<_>> = stored
@@ -92,13 +86,14 @@ impl Archive {
             }
         }
         for day in sound.chunk_by(|a, b| a.partition == b.partition) {
-            let (_, replaced) = hours::open_visible(&self.store, day)?;
+            let opened: Result<Vec<OpenFile>> = hours::open_files(&self.store, day).into_iter().collect();
+            let (_, replaced) = hours::visible(opened?);
             report.leftovers.extend(replaced.iter().map(|file| Finding {
                 path: self.store.full_path(&file.stored.path),
                 problem: "a newer file replaces it; compaction removes it".into(),
             }));
         }
-        for (path, error) in labels::unreadable(&self.store)? {
+        for (path, error) in labels::problems(&self.store)? {
             let path = self.store.full_path(&path);
             report.problems.push(Finding { path, problem: error.to_string() });
         }
@@ -107,34 +102,41 @@ impl Archive {
     }
 
     fn check_spool(&self, report: &mut VerifyReport) -> Result<()> {
-        for path in journal::damaged(&self.spool.journal())? {
-            report.problems.push(Finding {
-                path: path.to_string_lossy().into_owned(),
-                problem: format!("{} was set aside: a record in it is damaged", path.display()),
-            });
+        let finding = |path: &Path, problem: String| Finding { path: path.display().to_string(), problem };
+        let files = JournalFiles::list(&self.spool.journal())?;
+        for path in &files.set_aside {
+            let problem = format!("{} was set aside: a part of it could not be read", path.display());
+            report.problems.push(finding(path, problem));
+        }
+        for path in &files.strays {
+            let problem = Error::Foreign { path: path.display().to_string() }.to_string();
+            report.leftovers.push(finding(path, problem));
         }
         for path in self.spool.sets()? {
-            report.leftovers.push(Finding {
-                path: path.to_string_lossy().into_owned(),
-                problem: "a write in progress, or one that was interrupted".into(),
-            });
+            match spool::check_set(&path) {
+                Ok(()) => {
+                    let problem = "a write in progress, or one that was interrupted";
+                    report.leftovers.push(finding(&path, problem.into()));
+                }
+                Err(error) => report.problems.push(finding(&path, error.to_string())),
+            }
         }
-        for path in journal::segments(&self.spool.journal())? {
+        for path in &files.segments {
             self.store.check_stop()?;
             report.journal_segments += 1;
-            let shown = path.to_string_lossy().into_owned();
-            match SegmentIndex::read(&path).map(|segment| segment.ending) {
-                Ok(Ending::Whole) => {}
-                Ok(Ending::Torn { bytes }) => report.leftovers.push(Finding {
-                    path: shown,
-                    problem: format!("its last {bytes} bytes were never acknowledged"),
-                }),
-                Ok(Ending::Damaged { offset }) => report
-                    .problems
-                    .push(Finding { path: shown, problem: format!("a record is damaged at byte {offset}") }),
-                Err(error) => {
-                    report.problems.push(Finding { path: shown, problem: error.to_string() });
+            let read_all = |index: SegmentIndex| {
+                index.nodes().try_for_each(|node| index.read_node(node).map(drop))?;
+                Ok(index)
+            };
+            match SegmentIndex::read(path).and_then(read_all) {
+                Ok(index) => {
+                    report.problems.extend(index.damage().into_iter().map(|damage| finding(path, damage)));
+                    // A write in progress, one that was interrupted, or damage.
+                    report.leftovers.extend(index.cut_off().map(|gap| {
+                        finding(path, format!("its last {} bytes are not a whole record", gap.bytes))
+                    }));
                 }
+                Err(error) => report.problems.push(finding(path, error.to_string())),
             }
         }
         Ok(())

@@ -3,19 +3,26 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use workload::{NodeReading, Source};
 
 use crate::error::{Error, Result};
-use crate::journal::{self, Ending, Journal, SegmentIndex};
+use crate::journal::{Journal, JournalFiles};
 use crate::layout::{check_node, check_time};
+use crate::segment::SegmentIndex;
 use crate::spool::Spool;
 use crate::stage::prepare_segment;
-use crate::store::{Store, create_folders};
+use crate::store::Store;
+
+/// How long to wait for a lock that another holds.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait before segments that could not be flushed are tried again.
+const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
 /// When a segment of the journal is turned into Parquet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,10 +58,10 @@ impl Writer {
     /// is turned into Parquet in the background.
     pub(crate) fn open(store: Store, spool: Spool, source: Source, settings: WriterSettings) -> Result<Self> {
         let folder = spool.journal();
-        create_folders(&folder)?;
+        files::create_dirs(&folder)?;
         let lock = lock(&folder.join("lock"))?;
         let (closed, segments) = channel();
-        for segment in journal::segments(&folder)? {
+        for segment in JournalFiles::list(&folder)?.segments {
             let _ = closed.send(segment);
         }
         let thread = std::thread::Builder::new()
@@ -89,28 +96,58 @@ impl Writer {
     /// Turns everything into Parquet and ends.
     pub fn close(mut self) -> Result<()> {
         self.end_segment();
+        self.join_flusher()
+    }
+
+    /// Waits until the segments that were closed are flushed.
+    fn join_flusher(&mut self) -> Result<()> {
         let Some(flusher) = self.flusher.take() else { return Ok(()) };
         drop(flusher.closed);
         flusher.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 }
 
+impl Drop for Writer {
+    /// The lock is released when nothing is flushed any more. What is in the journal stays there.
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // The flusher has warned of its errors.
+            let _ = self.join_flusher();
+        }
+    }
+}
+
 fn lock(path: &Path) -> Result<File> {
-    let file = File::create(path).map_err(Error::io(path))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Busy { path: path.to_owned() }),
-        Err(TryLockError::Error(error)) => Err(Error::io(path)(error)),
+    let file = files::open_lock(path)?;
+    let begun = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            // The process before may be about to end.
+            Err(TryLockError::WouldBlock) if begun.elapsed() < LOCK_PATIENCE => {
+                std::thread::sleep(LOCK_PATIENCE / 20);
+            }
+            Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: path.to_owned() }),
+            Err(TryLockError::Error(error)) => return Err(Error::io(path)(error)),
+        }
     }
 }
 
 /// Flushes segments as they are closed. One that fails, for want of space or of a network, is tried
-/// again with the next, and so are those after it; until then their readings stay in the journal.
+/// again after a while, and so are those after it; until then their readings stay in the journal.
 fn flush_all(store: &Store, spool: &Spool, closed: &Receiver<PathBuf>) -> Result<()> {
     let mut waiting: VecDeque<PathBuf> = VecDeque::new();
     let mut outcome = Ok(());
-    while let Ok(segment) = closed.recv() {
-        waiting.push_back(segment);
+    loop {
+        let received = match waiting.is_empty() {
+            true => closed.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            false => closed.recv_timeout(RETRY_INTERVAL),
+        };
+        match received {
+            Ok(segment) => waiting.push_back(segment),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return outcome,
+        }
         // A set that was committed and not published would be prepared again with every try.
         outcome = spool.recover(store);
         while let (Ok(()), Some(segment)) = (&outcome, waiting.front()) {
@@ -123,10 +160,10 @@ fn flush_all(store: &Store, spool: &Spool, closed: &Receiver<PathBuf>) -> Result
             tracing::warn!("readings stay in the journal: {error}");
         }
     }
-    outcome
 }
 
-/// Turns one segment into Parquet. Done twice, after a crash, it gives the same files.
+/// Turns one segment into Parquet. Done twice, after a crash, it gives the same files. Bytes that cannot
+/// be read are kept beside the journal.
 fn flush_segment(store: &Store, spool: &Spool, path: &Path) -> Result<()> {
     let index = match SegmentIndex::read(path) {
         Err(error @ Error::Damaged { .. }) => return set_aside(path, &error.to_string()),
@@ -137,14 +174,33 @@ fn flush_segment(store: &Store, spool: &Spool, path: &Path) -> Result<()> {
     if !set.is_empty() {
         set.commit(store)?;
     }
-    match index.ending {
-        Ending::Damaged { offset } => set_aside(path, &format!("a record at byte {offset} is damaged")),
-        Ending::Whole | Ending::Torn { .. } => fs::remove_file(path).map_err(Error::io(path)),
+    let damage = index.damage();
+    if !damage.is_empty() {
+        return set_aside(path, &damage.join("; "));
     }
+    if let Some(tail) = index.cut_off() {
+        keep_tail(path, tail.offset)?;
+    }
+    fs::remove_file(path).map_err(Error::io(path))
 }
 
 fn set_aside(path: &Path, reason: &str) -> Result<()> {
     let aside = path.with_extension("damaged");
     tracing::warn!("{} is kept as {}: {reason}", path.display(), aside.display());
     fs::rename(path, &aside).map_err(Error::io(&aside))
+}
+
+/// Keeps the end of a segment that is not a whole record: it may be damage as well as a write that was
+/// cut short.
+fn keep_tail(path: &Path, offset: u64) -> Result<()> {
+    let aside = path.with_extension("tail");
+    let read = || -> std::io::Result<Vec<u8>> {
+        let file = File::open(path)?;
+        let mut tail = vec![0; file.metadata()?.len().saturating_sub(offset) as usize];
+        file.read_exact_at(&mut tail, offset)?;
+        Ok(tail)
+    };
+    let tail = read().map_err(Error::io(path))?;
+    tracing::warn!("the last {} bytes of {} are kept as {}", tail.len(), path.display(), aside.display());
+    Ok(files::write(&aside, &tail)?)
 }

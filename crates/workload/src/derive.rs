@@ -34,7 +34,7 @@ impl Default for Derivation {
 }
 
 /// The meaning of the ticks of a reading: the part of a [`Source`] that matters here.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Scale {
     /// Whether ticks count since boot or per interval.
     pub measure: Measure,

@@ -1,26 +1,34 @@
 //! Rows out of a file.
 
 use std::collections::HashMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader};
+use parquet::file::metadata::{
+    ColumnChunkMetaData, ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData,
+};
 use rayon::prelude::*;
 use serde::Deserialize;
 use workload::derive::Scale;
 use workload::{JobId, JobReading, Mode, Owner, Timestamp};
 
-use super::{CGROUP_COLUMNS, CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, columns_of};
+use super::{CGROUP_COLUMNS, CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, RowGroupInfo, columns_of};
 use crate::columns::{self, Region, Values};
 use crate::error::{Error, Result};
-use crate::layout::{FORMAT, StoredFile};
-use crate::rows::{JobRows, ThreadRows, number_of};
+use crate::layout::{FORMAT, StoredFile, date_of};
+use crate::rows::{JobRows, Numbered, ThreadRows};
 use crate::store::Store;
 use crate::text_runs::TextRuns;
 
 /// Enough for the footers of most files, so that they take one read to open.
 const FOOTER_GUESS: u64 = 64 * 1024;
 const MAGIC: &[u8] = b"PAR1";
+/// How many rows a row group can have: equal values take next to no space, so that a few bytes can hold
+/// many. Tracewise writes at most an hour of one thread, or about 50,000 rows.
+const MIN_ROWS: u64 = 100_000;
+const ROWS_PER_BYTE: u64 = 4_096;
+const MAX_ROWS: u64 = 1 << 24;
 
 /// A file whose footer has been read.
 #[derive(Debug, Clone)]
@@ -41,6 +49,7 @@ impl OpenFile {
             return Err(Error::NewerFormat { address: path, found: version.format, known: FORMAT });
         }
         let info: FileInfo = serde_json::from_str(text).map_err(|error| damaged(error.to_string()))?;
+        info.source.check().map_err(|error| damaged(error.to_string()))?;
         check_shape(&metadata, &info, stored).map_err(|reason| Error::damaged(&path, reason))?;
         Ok(Self { stored: stored.clone(), info, metadata: OnceLock::new() })
     }
@@ -71,7 +80,7 @@ impl OpenFile {
         let damaged = |reason: &str| Error::damaged(&store.full_path(&self.stored.path), reason);
         let mut rows = ThreadRows {
             scale_of_row: vec![0; n_rows],
-            scales: vec![Scale::from(&self.info.source)],
+            scales: [Scale::from(&self.info.source)].into_iter().collect(),
             ..ThreadRows::default()
         };
         let (mut states, mut jobs) = (None, None);
@@ -154,7 +163,9 @@ impl OpenFile {
         let group = metadata.row_group(group);
         let values: Result<Vec<Values>, ParquetError> = wanted
             .par_iter()
-            .map(|index| columns::read_column(metadata, group, &region, *index, columns[*index].kind))
+            .map(|index| {
+                without_panic(|| columns::read_column(metadata, group, &region, *index, columns[*index].kind))
+            })
             .collect();
         Ok((values.map_err(|error| damaged(error.to_string()))?, group.num_rows() as usize))
     }
@@ -185,7 +196,14 @@ fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
         return Err(damaged("the checksum of its footer is not the one in its name".into()));
     }
     let thrift = &footer[..footer.len() - 8];
-    ParquetMetaDataReader::decode_metadata(thrift).map_err(|error| damaged(error.to_string()))
+    without_panic(|| ParquetMetaDataReader::decode_metadata(thrift))
+        .map_err(|error| damaged(error.to_string()))
+}
+
+/// The Parquet library panics on some files that nobody writes by accident.
+fn without_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
+    panic::catch_unwind(AssertUnwindSafe(read))
+        .unwrap_or_else(|_| Err(ParquetError::General("the Parquet reader failed".into())))
 }
 
 /// The part that every version of the footer has.
@@ -213,16 +231,34 @@ fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile)
     }
     let groups = metadata.row_groups();
     let agree = groups.len() == info.row_groups.len()
-        && groups.iter().zip(&info.row_groups).all(|(group, info)| {
-            group.num_rows() == info.rows as i64
-                && info.offset.checked_add(info.length).is_some_and(|end| end <= stored.bytes)
-        });
+        && groups.iter().zip(&info.row_groups).all(|(group, info)| group_agrees(group, info, stored));
     if agree { Ok(()) } else { Err("its footer contradicts itself".into()) }
 }
 
+/// Whether a row group lies inside its file, with its columns and its day, and has no more rows than its
+/// bytes can hold.
+fn group_agrees(group: &RowGroupMetaData, info: &RowGroupInfo, stored: &StoredFile) -> bool {
+    let most_rows = MIN_ROWS.saturating_add(info.length.saturating_mul(ROWS_PER_BYTE)).min(MAX_ROWS);
+    let has_rows =
+        group.num_rows() == info.rows as i64 && info.moments <= info.rows && info.rows <= most_rows;
+    let date = stored.partition.date;
+    let has_times = info.first <= info.last && date_of(info.first) == date && date_of(info.last) == date;
+    let Some(end) = info.offset.checked_add(info.length).filter(|end| *end <= stored.bytes) else {
+        return false;
+    };
+    let is_inside = |column: &ColumnChunkMetaData| {
+        let start = column.dictionary_page_offset().unwrap_or(i64::MAX).min(column.data_page_offset());
+        let last = start.checked_add(column.compressed_size());
+        start >= info.offset as i64
+            && column.compressed_size() >= 0
+            && last.is_some_and(|last| last <= end as i64)
+    };
+    has_rows && has_times && group.columns().iter().all(is_inside)
+}
+
 /// Owners from the two columns that hold them.
-fn owners(states: &TextRuns, jobs: &TextRuns, n_rows: usize) -> Option<(Vec<Owner>, Vec<u32>)> {
-    let mut owners: Vec<Owner> = Vec::new();
+fn owners(states: &TextRuns, jobs: &TextRuns, n_rows: usize) -> Option<(Numbered<Owner>, Vec<u32>)> {
+    let mut owners = Numbered::default();
     let mut owner_of_row = Vec::with_capacity(n_rows);
     // The number of the owner for each pair of state and job that has come up.
     let mut known: HashMap<(u32, Option<u32>), u32> = HashMap::new();
@@ -238,15 +274,18 @@ fn owners(states: &TextRuns, jobs: &TextRuns, n_rows: usize) -> Option<(Vec<Owne
             let number = match known.get(&(state, job)) {
                 Some(number) => *number,
                 None => {
-                    let job_name = job.map(|word| jobs.known[word as usize].as_str());
-                    let owner = match (states.known[state as usize].as_str(), job_name) {
+                    let job_name = match job {
+                        Some(word) => Some(jobs.known.get(word as usize)?.as_str()),
+                        None => None,
+                    };
+                    let owner = match (states.known.get(state as usize)?.as_str(), job_name) {
                         ("job", Some(job)) => Owner::Job(JobId::new(job).ok()?),
                         ("nobody", None) => Owner::Nobody,
                         ("shared", None) => Owner::Shared,
                         ("unknown", None) => Owner::Unknown,
                         _ => return None,
                     };
-                    let number = number_of(&mut owners, &owner) as u32;
+                    let number = owners.number_of(&owner);
                     known.insert((state, job), number);
                     number
                 }

@@ -1,12 +1,11 @@
 //! Imports every reading that an agent still has, from its `/samples`.
 
-use std::time::Duration;
-
 use reqwest::StatusCode;
 use workload::{Control, NodeReading, Source, Stop, Timestamp, samples};
 
+use super::Intake;
 use crate::error::Result;
-use crate::peer::Peer;
+use crate::peer::{Peer, PeerSettings};
 use crate::{Archive, LoadReport};
 
 /// The readings of one agent.
@@ -17,9 +16,15 @@ pub struct AgentImport {
 }
 
 impl AgentImport {
-    /// Fetches the readings since `from`.
-    pub fn fetch(url: &str, from: Option<Timestamp>, timeout: Duration, stop: &Stop) -> Result<Self> {
-        let peer = Peer::new(url, "http://n001:9742", timeout, stop)?;
+    /// Fetches the readings since `from`. All must be of one node: an agent cannot speak for others.
+    pub fn fetch(
+        url: &str,
+        from: Option<Timestamp>,
+        settings: &PeerSettings,
+        intake: &Intake,
+        stop: &Stop,
+    ) -> Result<Self> {
+        let peer = Peer::new(url, "http://n001:9742", settings, &intake.limits, stop)?;
         let mut url = peer.base.clone();
         url.set_path("/samples");
         if let Some(from) = from {
@@ -30,18 +35,24 @@ impl AgentImport {
         match status {
             StatusCode::OK => {}
             StatusCode::UNAUTHORIZED => {
-                return Err(failed(format!("it responds with {status}; write http://user:password@host")));
+                return Err(failed(format!(
+                    "it responds with {status}; it needs a user and password, or a token"
+                )));
             }
             StatusCode::NOT_FOUND => {
                 return Err(failed(format!("it responds with {status}; is it an agent?")));
             }
             status => return Err(failed(format!("it responds with {status}"))),
         }
-        let mut readings = Vec::new();
+        let mut readings: Vec<NodeReading> = Vec::new();
         let mut source = None;
         for read in samples::read(&body) {
             let (from_source, reading) = read.map_err(|error| failed(error.to_string()))?;
             source.get_or_insert_with(|| Source::clone(&from_source));
+            intake.check(&reading.node, reading.time)?;
+            if let Some(first) = readings.first().filter(|first| first.node != reading.node) {
+                return Err(failed(format!("it sends readings of {} and of {}", first.node, reading.node)));
+            }
             if from.is_none_or(|from| reading.time >= from) {
                 readings.push(reading);
             }

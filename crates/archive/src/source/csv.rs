@@ -8,16 +8,20 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use csv::{ByteRecord, Reader, ReaderBuilder};
+use files::{Limits, Meter};
 use workload::{
     Control, Cpu, JobId, Measure, Millis, Mode, ModeSet, NodeName, Owner, Source, Stop, ThreadReading, Ticks,
     Timestamp,
 };
 
 use super::column_map::{ColumnMap, Layout, TimeFormat, match_column};
-use super::nominal_period;
+use super::{Intake, nominal_period};
 use crate::error::{Error, Result};
+use crate::layout::is_storable;
 use crate::{Archive, LoadReport};
 
+/// How much of a cell an error shows.
+const MAX_SHOWN_BYTES: usize = 200;
 /// No tool measures finer than this.
 const MAX_DECIMALS: u32 = 6;
 
@@ -37,9 +41,10 @@ impl<'a> CsvImport<'a> {
         map: &'a ColumnMap,
         layout: &str,
         job: Option<JobId>,
+        intake: &Intake,
         stop: &Stop,
     ) -> Result<Self> {
-        let table = Table::open(file, map)?;
+        let table = Table::open(file, map, intake)?;
         let survey = table.survey(stop)?;
         let source = Source {
             origin: format!("{} ({layout})", file_name(file)),
@@ -98,6 +103,7 @@ enum Places {
 
 struct Table<'a> {
     path: PathBuf,
+    intake: Intake,
     map: &'a ColumnMap,
     time: usize,
     places: Places,
@@ -111,9 +117,9 @@ struct Survey {
 
 impl<'a> Table<'a> {
     /// Reads the header and finds every column that the map names.
-    fn open(path: &Path, map: &'a ColumnMap) -> Result<Self> {
+    fn open(path: &Path, map: &'a ColumnMap, intake: &Intake) -> Result<Self> {
         let refused = |reason: String| Error::Csv { file: path.display().to_string(), row: None, reason };
-        let mut reader = reader(path)?;
+        let (mut reader, _) = reader(path, &intake.limits)?;
         let header = reader.headers().map_err(|error| refused(csv_message(&error)))?.clone();
         if header.is_empty() {
             return Err(refused("it is empty; a header line is needed".into()));
@@ -159,7 +165,7 @@ impl<'a> Table<'a> {
                 }
             }
         };
-        Ok(Self { path: path.to_owned(), map, time, places })
+        Ok(Self { path: path.to_owned(), intake: *intake, map, time, places })
     }
 
     fn is_interval(&self) -> bool {
@@ -184,9 +190,10 @@ impl<'a> Table<'a> {
     }
 
     fn for_each_row(&self, mut visit: impl FnMut(Row<'_>) -> Result<()>) -> Result<()> {
-        let mut reader = reader(&self.path)?;
+        let (mut reader, meter) = reader(&self.path, &self.intake.limits)?;
         let mut record = ByteRecord::new();
         loop {
+            meter.next_record();
             let line = reader.position().line();
             match reader.read_byte_record(&mut record) {
                 Ok(true) => {
@@ -238,8 +245,10 @@ impl<'a> Table<'a> {
     }
 }
 
-fn reader(path: &Path) -> Result<Reader<Box<dyn Read>>> {
-    Ok(ReaderBuilder::new().from_reader(files::open(path, &files::Limits::default())?))
+fn reader(path: &Path, limits: &Limits) -> Result<(Reader<impl Read>, Meter)> {
+    let file = files::open(path, limits)?;
+    let meter = file.meter();
+    Ok((ReaderBuilder::new().from_reader(file), meter))
 }
 
 fn some_of(header: &csv::StringRecord) -> String {
@@ -275,7 +284,8 @@ struct Row<'t> {
 
 impl<'t> Row<'t> {
     fn refused(&self, column: usize, what: &str) -> Error {
-        let cell = String::from_utf8_lossy(&self.record[column]).into_owned();
+        let cell = &self.record[column];
+        let cell = String::from_utf8_lossy(&cell[..cell.len().min(MAX_SHOWN_BYTES)]);
         self.table.refused(Some(self.line), format!("{cell:?} in column {} is not a {what}", column + 1))
     }
 
@@ -296,7 +306,11 @@ impl<'t> Row<'t> {
                 moment.map(|moment| Timestamp(moment.timestamp_millis()))
             }
         };
-        time.filter(|time| crate::layout::is_storable(*time)).ok_or_else(|| self.refused(column, "time"))
+        let time = time.filter(|time| is_storable(*time)).ok_or_else(|| self.refused(column, "time"))?;
+        if self.table.intake.is_ahead(time) {
+            return Err(self.refused(column, "time of the past"));
+        }
+        Ok(time)
     }
 
     fn threads(&self) -> Result<Vec<RowThread<'t>>> {

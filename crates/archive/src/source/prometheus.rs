@@ -3,9 +3,10 @@
 //! Uses range selectors through `/api/v1/query`, for one node and a few minutes at a time.
 //! `query_range` would fill in values after a missed scrape.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
+use files::Limits;
 use reqwest::{StatusCode, Url};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,9 +15,9 @@ use workload::{
     Timestamp, metric,
 };
 
-use super::nominal_period;
+use super::{Intake, MAX_AHEAD, nominal_period};
 use crate::error::{Error, Result};
-use crate::peer::{NoAnswer, Peer};
+use crate::peer::{NoAnswer, Peer, PeerSettings};
 use crate::{Archive, LoadReport, Loader};
 
 const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
@@ -45,8 +46,8 @@ pub struct PrometheusQuery {
     pub matchers: Option<String>,
     /// The label that names the node.
     pub node_label: String,
-    /// How long to wait for one answer.
-    pub timeout: Duration,
+    /// How the server is reached.
+    pub peer: PeerSettings,
 }
 
 /// A time range of a Prometheus that has samples.
@@ -61,10 +62,15 @@ pub struct PrometheusImport {
 
 impl PrometheusImport {
     /// Finds out which nodes there are.
-    pub fn survey(query: PrometheusQuery, stop: &Stop) -> Result<Self> {
-        let server = Server::new(&query, stop)?;
+    pub fn survey(query: PrometheusQuery, intake: &Intake, stop: &Stop) -> Result<Self> {
+        let server = Server::new(&query, &intake.limits, stop)?;
         if query.from >= query.to {
             return Err(server.failed("the time range is empty: it ends before it starts".into()));
+        }
+        // Samples outside of the range are not used, so none can be of the future.
+        let query = PrometheusQuery { to: query.to.min(intake.now + MAX_AHEAD), ..query };
+        if query.from >= query.to {
+            return Err(server.failed("the time range is in the future".into()));
         }
         let metric = server.choose_metric(&query)?;
         let selector = Selector { metric, matchers: query.matchers.clone() };
@@ -306,8 +312,8 @@ impl From<Failure> for Error {
 struct Server(Peer);
 
 impl Server {
-    fn new(query: &PrometheusQuery, stop: &Stop) -> Result<Self> {
-        Peer::new(&query.url, "http://prometheus:9090", query.timeout, stop).map(Self)
+    fn new(query: &PrometheusQuery, limits: &Limits, stop: &Stop) -> Result<Self> {
+        Peer::new(&query.url, "http://prometheus:9090", &query.peer, limits, stop).map(Self)
     }
 
     fn failed(&self, reason: String) -> Error {
@@ -343,7 +349,10 @@ impl Server {
         url.query_pairs_mut().extend_pairs(query);
         let (status, body) = self.0.get(url).map_err(|cause| Refusal {
             is_passing: matches!(cause, NoAnswer::Failed { .. }),
-            failure: Failure { error: self.0.no_answer(cause), is_too_much: false },
+            failure: Failure {
+                is_too_much: matches!(cause, NoAnswer::TooLarge(_)),
+                error: self.0.no_answer(cause),
+            },
         })?;
         let answer: Option<Answer<T>> = serde_json::from_slice(&body).ok();
         match answer {
@@ -368,7 +377,9 @@ impl Server {
             )),
             _ => {
                 let hint = match status {
-                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; write http://user:password@host",
+                    StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                        "; it needs a user and password, or a token"
+                    }
                     StatusCode::NOT_FOUND => "; check the address and its path",
                     _ => "",
                 };
@@ -411,9 +422,11 @@ impl Server {
             Some((host, port)) if port.parse::<u16>().is_ok() && !host.is_empty() => host.to_owned(),
             _ => value.to_owned(),
         };
+        let mut n_with_host: HashMap<String, usize> = HashMap::new();
+        values.iter().for_each(|value| *n_with_host.entry(host(value)).or_default() += 1);
         let mut nodes = Vec::new();
         for value in &values {
-            let is_clear = values.iter().filter(|other| host(other) == host(value)).count() == 1;
+            let is_clear = n_with_host.get(&host(value)) == Some(&1);
             let name = if is_clear { host(value) } else { value.clone() };
             let node = NodeName::new(name).map_err(|error| self.failed(error.to_string()))?;
             nodes.push((node, value.clone()));
@@ -443,7 +456,9 @@ impl Server {
             for one in self.samples(&selector, at, end)? {
                 let times = one.values.iter().map(|(seconds, _)| (seconds * 1e3).round() as i64);
                 let times: Vec<i64> = times.collect();
-                gaps.extend(times.windows(2).map(|pair| pair[1] - pair[0]).filter(|gap| *gap > 0));
+                gaps.extend(
+                    times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).filter(|gap| *gap > 0),
+                );
             }
             if !gaps.is_empty() {
                 gaps.sort_unstable();

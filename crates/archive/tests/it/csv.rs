@@ -7,13 +7,13 @@ use archive::{Archive, LoadReport, Replay, Selection};
 use proptest::prelude::*;
 use workload::{Control, Mode, Stop};
 
-use crate::{START, create};
+use crate::{START, create, intake};
 
 const MAP: &str = "layout = 'long'\ntime = 't'\nnode = 'n'\ncpu = 'c'\nunit = 'ticks'\n\
     [modes]\nuser = 'user'\nidle = 'idle'\n";
 
 fn import(archive: &Archive, file: &Path, map: &ColumnMap) -> archive::Result<LoadReport> {
-    let import = CsvImport::survey(file, map, "a test", None, &Stop::default())?;
+    let import = CsvImport::survey(file, map, "a test", None, &intake(), &Stop::default())?;
     import.load(archive, &Control::default())
 }
 

@@ -8,7 +8,7 @@ use workload::{Control, Cpu, JobId, Label, Set, Timestamp};
 
 use crate::{START, create, load, node, reading, source};
 
-fn label(campaign: &str, set: Set, job: &str, seconds: std::ops::Range<i64>) -> Label {
+pub fn label(campaign: &str, set: Set, job: &str, seconds: std::ops::Range<i64>) -> Label {
     Label {
         campaign: campaign.into(),
         set,
@@ -47,10 +47,10 @@ fn labels_that_contradict_the_archive_or_each_other_are_refused_as_a_whole() {
     let cases = [
         (label("tuesday", Set::Train, "2", 30..40), "job 2 has a label already"),
         (label("monday", Set::Test, "3", 30..40), "campaign monday cannot be both train and test"),
-        (label("tuesday", Set::Test, "3", 19..40), "would overlap in time"),
+        (label("tuesday", Set::Test, "3", 19..40), "overlap in time"),
         (label("tuesday", Set::Test, "3", 40..40), "job 3 has no length"),
         (label("friday", Set::Test, "9", 220..230), "job 9 has a label already"),
-        (label("saturday", Set::Validation, "3", 205..207), "would overlap in time"),
+        (label("saturday", Set::Validation, "3", 205..207), "overlap in time"),
     ];
     for (bad, reason) in cases {
         let refused = refusal(archive.add_labels(&[good.clone(), bad.clone()]));
@@ -74,7 +74,7 @@ fn an_import_whose_labels_have_become_wrong_meanwhile_leaves_nothing() {
     loader.add_labels(&[label("monday", Set::Train, "1", 0..10)]).unwrap();
     assert!(jobs(&archive).is_empty(), "not visible before the readings are");
     archive.add_labels(&[label("tuesday", Set::Test, "2", 5..20)]).unwrap();
-    assert!(refusal(loader.finish().map(drop)).contains("would overlap in time"));
+    assert!(refusal(loader.finish().map(drop)).contains("overlap in time"));
     assert_eq!(jobs(&archive), ["2"]);
     assert!(archive.snapshot(Selection::default()).unwrap().nodes().is_empty());
 }
@@ -113,4 +113,23 @@ fn of_writers_that_contradict_each_other_one_wins() {
         }
     }
     assert!(archive.verify(&Control::default()).unwrap().problems.is_empty());
+}
+
+#[test]
+fn labels_that_contradict_each_other_are_found_by_verify() {
+    let folder = tempfile::tempdir().unwrap();
+    let one = create(&folder.path().join("one"));
+    let other = create(&folder.path().join("other"));
+    one.add_labels(&[label("monday", Set::Train, "1", 0..10)]).unwrap();
+    other.add_labels(&[label("tuesday", Set::Test, "2", 5..20)]).unwrap();
+    assert!(one.verify(&Control::default()).unwrap().problems.is_empty());
+    // As if two writers on machines without locks had added them.
+    for entry in std::fs::read_dir(folder.path().join("other/labels")).unwrap() {
+        let path = entry.unwrap().path();
+        let copy = folder.path().join("one/labels").join(path.file_name().unwrap());
+        std::fs::copy(path, copy).unwrap();
+    }
+    let problems = one.verify(&Control::default()).unwrap().problems;
+    assert_eq!(problems.len(), 1);
+    assert!(problems[0].problem.contains("overlap in time"), "{}", problems[0].problem);
 }

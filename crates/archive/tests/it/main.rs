@@ -7,6 +7,7 @@ mod csv;
 mod damage;
 mod full_disk;
 mod golden;
+mod hostile;
 mod labels;
 mod peers;
 mod stopping;
@@ -14,6 +15,7 @@ mod writing;
 
 use std::path::Path;
 
+use archive::source::{Intake, Limits};
 use archive::{Archive, Selection, Settings};
 use workload::{
     Cpu, Derivation, JobId, Measure, Millis, ModeSet, NodeName, NodeReading, Owner, Source, ThreadReading,
@@ -22,6 +24,11 @@ use workload::{
 
 /// 2026-01-02T03:59:30Z: half a minute before a full hour.
 const START: i64 = 1_767_326_370;
+
+/// Accepts files of this year.
+fn intake() -> Intake {
+    Intake { limits: Limits::default(), now: Timestamp::from_seconds(START + 366 * 86_400) }
+}
 
 fn node(name: &str) -> NodeName {
     NodeName::new(name).unwrap()

@@ -7,7 +7,7 @@ use archive::source::{ColumnMap, CsvImport};
 use archive::{Error, Replay, Selection};
 use workload::{Control, Millis, Stop, Timestamp};
 
-use crate::{START, create, files, load, n_readings, rates};
+use crate::{START, create, files, intake, load, n_readings, rates};
 
 fn is_stopped<T>(outcome: &archive::Result<T>) -> bool {
     matches!(outcome, Err(Error::Stopped(_)))
@@ -26,7 +26,7 @@ fn an_import_that_is_stopped_leaves_nothing() {
         [modes]\nuser = 'user'\nidle = 'idle'\n";
     let map = ColumnMap::from_toml("map.toml", map).unwrap();
     let archive = create(&folder.path().join("a"));
-    let import = CsvImport::survey(&csv, &map, "a test", None, &Stop::default()).unwrap();
+    let import = CsvImport::survey(&csv, &map, "a test", None, &intake(), &Stop::default()).unwrap();
     for stop_at in [64, 2_500, 5_000] {
         let stop = Stop::default();
         let tell = |done, _| {
@@ -37,7 +37,7 @@ fn an_import_that_is_stopped_leaves_nothing() {
         assert!(is_stopped(&import.load(&archive, &Control::new(&stop, &tell))));
         assert!(files(&folder.path().join("a")).is_empty());
         assert!(archive.verify(&Control::default()).unwrap().leftovers.is_empty());
-        assert!(is_stopped(&CsvImport::survey(&csv, &map, "a test", None, &stop).map(drop)));
+        assert!(is_stopped(&CsvImport::survey(&csv, &map, "a test", None, &intake(), &stop).map(drop)));
     }
     assert_eq!(import.load(&archive, &Control::default()).unwrap().readings, 5_000);
 }

@@ -106,6 +106,53 @@ fn a_journal_cut_off_at_any_byte_keeps_every_whole_record_before_it() {
 }
 
 #[test]
+fn the_end_of_a_segment_that_cannot_be_read_is_kept_and_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    let journal = folder.path().join(".spool/journal");
+    let find = |extension: &str| {
+        let entries = std::fs::read_dir(&journal).unwrap().map(|entry| entry.unwrap().path());
+        entries.into_iter().find(|path| path.extension().is_some_and(|found| found == extension))
+    };
+    for (damage, kept) in [("the last bit is flipped", "damaged"), ("the end is missing", "tail")] {
+        let mut writer = archive.writer(source(), WriterSettings::default()).unwrap();
+        for second in 0..8 {
+            writer.append(&[reading("n1", second)]).unwrap();
+        }
+        drop(writer);
+        let path = find("log").unwrap();
+        let mut bytes = std::fs::read(&path).unwrap();
+        if kept == "damaged" {
+            *bytes.last_mut().unwrap() ^= 1
+        } else {
+            bytes.truncate(bytes.len() - 1)
+        };
+        std::fs::write(&path, bytes).unwrap();
+        archive.writer(source(), WriterSettings::default()).unwrap().close().unwrap();
+        let aside = find(kept).unwrap_or_else(|| panic!("{damage}: nothing was kept"));
+        let problems = archive.verify(&Control::default()).unwrap().problems;
+        assert!(problems.iter().any(|problem| problem.path == aside.to_str().unwrap()), "{damage}");
+        assert_eq!(n_readings(&archive), 14, "{damage}");
+        std::fs::remove_file(aside).unwrap();
+    }
+}
+
+#[test]
+fn a_stray_file_in_the_journal_is_named_and_ignored() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = create(folder.path());
+    let mut writer = archive.writer(source(), WriterSettings::default()).unwrap();
+    writer.append(&[reading("n1", 0)]).unwrap();
+    let stray = folder.path().join(".spool/journal/notes.log");
+    std::fs::write(&stray, "hi").unwrap();
+    assert_eq!(n_readings(&archive), 2);
+    assert!(archive.left_out().iter().any(|problem| problem.contains("notes.log")));
+    writer.close().unwrap();
+    assert_eq!((n_readings(&archive), stray.exists()), (2, true));
+    assert!(archive.verify(&Control::default()).unwrap().problems.is_empty());
+}
+
+#[test]
 fn damage_in_the_middle_of_a_journal_is_told_from_a_torn_end_and_kept_aside() {
     let folder = tempfile::tempdir().unwrap();
     let archive = create(folder.path());
@@ -121,8 +168,9 @@ fn damage_in_the_middle_of_a_journal_is_told_from_a_torn_end_and_kept_aside() {
     };
     let path = find("log").unwrap();
     let mut bytes = std::fs::read(&path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 0x10;
+    // In one of the later records.
+    let position = bytes.len() * 9 / 10;
+    bytes[position] ^= 0x10;
     std::fs::write(&path, bytes).unwrap();
     assert_eq!(archive.verify(&Control::default()).unwrap().problems.len(), 1);
     archive.writer(source(), WriterSettings::default()).unwrap().close().unwrap();

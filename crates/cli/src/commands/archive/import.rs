@@ -2,19 +2,21 @@
 
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::Context;
-use archive::source::{AgentImport, ColumnMap, CsvImport, PrometheusImport, PrometheusQuery};
+use archive::source::{AgentImport, ColumnMap, CsvImport, Intake, PrometheusImport, PrometheusQuery};
 use archive::{Archive, LoadReport};
+use files::Limits;
 use report::text::{show_bytes, show_count};
 use serde::Serialize;
 use workload::{Control, Timestamp};
 
 use crate::args::{ImportArgs, Preset};
-use crate::commands::stop_on_ctrl_c;
-use crate::config::Config;
+use crate::config::{Config, read_text};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
 #[derive(Serialize)]
@@ -27,7 +29,8 @@ struct Imported {
 pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let open = || Archive::open_or_create(address, &config.archive_settings());
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
+    let intake = Intake { limits: config.limits(), now: Timestamp::from(SystemTime::now()) };
     let mut imported = Vec::new();
     let mut done = |source: String, report: LoadReport| {
         let one = Imported { source, report };
@@ -45,29 +48,30 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
             metric: args.metric.clone(),
             matchers: args.matchers.clone(),
             node_label: args.node_label.clone(),
-            timeout: args.timeout,
+            peer: args.access.peer_settings()?,
         };
-        let import = PrometheusImport::survey(query, &stop)?;
+        let import = PrometheusImport::survey(query, &intake, &stop)?;
         let progress = Progress::new(format!("importing from {}", import.address()));
         let tell = |done, total| progress.update(done, total);
         let report = import.load(&open()?, &Control::new(&stop, &tell))?;
         drop(progress);
         done(import.address().to_owned(), report)?;
     } else if !args.agent.is_empty() {
+        let peer = args.access.peer_settings()?;
         for url in &args.agent {
-            let import = AgentImport::fetch(url, args.from, args.timeout, &stop)?;
+            let import = AgentImport::fetch(url, args.from, &peer, &intake, &stop)?;
             let report = import.load(&open()?, &Control::new(&stop, &|_, _| {}))?;
             done(import.address().to_owned(), report)?;
         }
     } else {
-        let (map, layout) = column_map(args)?;
+        let (map, layout) = column_map(args, &intake.limits)?;
         for file in &args.files {
             std::fs::metadata(file).with_context(|| file.display().to_string())?;
         }
         for file in &args.files {
             let progress = Progress::new(format!("importing {}", file.display()));
             let tell = |done, total| progress.update(done, total);
-            let import = CsvImport::survey(file, &map, &layout, args.job.clone(), &stop)?;
+            let import = CsvImport::survey(file, &map, &layout, args.job.clone(), &intake, &stop)?;
             let report = import.load(&open()?, &Control::new(&stop, &tell))?;
             drop(progress);
             done(file.display().to_string(), report)?;
@@ -79,10 +83,10 @@ pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn column_map(args: &ImportArgs) -> anyhow::Result<(ColumnMap, String)> {
+fn column_map(args: &ImportArgs, limits: &Limits) -> anyhow::Result<(ColumnMap, String)> {
     match (&args.columns, args.preset) {
         (Some(file), _) => {
-            let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+            let text = read_text(file, limits)?;
             let name = Path::new(file).display().to_string();
             Ok((ColumnMap::from_toml(&name, &text)?, format!("columns of {name}")))
         }
