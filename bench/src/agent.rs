@@ -86,6 +86,7 @@ fn settings(node: &FakeNode) -> anyhow::Result<NodeSettings> {
         interval: Duration::from_secs(1),
         job_interval: Duration::from_secs(10),
         has_steps: false,
+        most_jobs: agent::cgroup::MOST_JOBS,
     })
 }
 

@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent::cgroup::MOST_JOBS;
 use agent::node::Collector;
 use agent::remote_write::Protocol;
+use agent::web::listener::ListenAddress;
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Parser, Subcommand};
 use reqwest::Url;
 use workload::NodeName;
@@ -54,12 +56,18 @@ pub struct Roots {
 
 #[derive(Debug, ClapArgs)]
 pub struct ServeArgs {
-    /// Address to listen on, such as :9742 (every interface) or 10.0.0.1:9742; repeatable
+    /// Address to listen on: :9742 (every interface), 10.0.0.1:9742 or unix:/path; repeatable
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:9742")]
     pub listen: Vec<ListenAddress>,
     /// File with TLS, client certificates and passwords, in the format of Prometheus exporters
     #[arg(long = "web.config.file", value_name = "FILE")]
     pub web_config: Option<PathBuf>,
+    /// Maximum number of connections
+    #[arg(long = "web.max-connections", value_name = "NUMBER", default_value_t = 64, value_parser = at_least_one)]
+    pub most_connections: usize,
+    /// Maximum number of connections from one address or, on a Unix socket, from one user
+    #[arg(long = "web.max-connections-per-client", value_name = "NUMBER", default_value_t = 16, value_parser = at_least_one)]
+    pub most_connections_per_client: usize,
     #[command(flatten)]
     pub roots: Roots,
     #[command(flatten)]
@@ -67,6 +75,9 @@ pub struct ServeArgs {
     /// How often the files of each job are read
     #[arg(long = "collector.cgroup.interval", value_name = "DURATION", default_value = "10s", value_parser = parse_duration)]
     pub job_interval: Duration,
+    /// Maximum number of jobs that are exposed
+    #[arg(long = "collector.cgroup.max-jobs", value_name = "NUMBER", default_value_t = MOST_JOBS, value_parser = at_least_one)]
+    pub most_jobs: usize,
     /// Also expose steps and tasks of Slurm jobs
     #[arg(long = "collector.cgroup.steps")]
     pub has_steps: bool,
@@ -115,6 +126,10 @@ pub struct RemoteWriteArgs {
     pub bearer_token_file: Option<PathBuf>,
 }
 
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "give a number above 0".into())
+}
+
 fn parse_label(text: &str) -> Result<(String, String), String> {
     let is_name = |name: &str| {
         name.starts_with(|letter: char| letter.is_ascii_alphabetic() || letter == '_')
@@ -124,25 +139,6 @@ fn parse_label(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if is_name(name) && !value.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("write it like cluster=a".into()),
-    }
-}
-
-/// `host:port` or `:port`: addresses to try in order.
-#[derive(Debug, Clone)]
-pub struct ListenAddress(pub Vec<String>);
-
-impl std::str::FromStr for ListenAddress {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.rsplit_once(':') {
-            // Where IPv6 is switched off, the other is tried.
-            Some(("", port)) if port.parse::<u16>().is_ok() => {
-                Ok(Self(vec![format!("[::]:{port}"), format!("0.0.0.0:{port}")]))
-            }
-            Some((_, port)) if port.parse::<u16>().is_ok() => Ok(Self(vec![text.to_owned()])),
-            _ => Err("write it like :9742 or 10.0.0.1:9742".into()),
-        }
     }
 }
 

@@ -9,9 +9,9 @@ use report::text::{show_bytes, show_table};
 use serde_json::{Value, json};
 use workload::{Millis, Owner, ThreadReading, Timestamp};
 
-use crate::cgroup::layout::{Manager, sluid_submit_millis};
+use crate::cgroup::layout::{Manager, is_nest, sluid_submit_millis};
 use crate::cgroup::tree::{Hierarchy, Trees};
-use crate::cgroup::{CgroupCollector, Job, LookError, Skipped};
+use crate::cgroup::{CgroupCollector, Job, LookError, MOST_JOBS, SkipReason, Skipped};
 use crate::cpu::{CpuCollector, CpuError};
 use crate::owner::Ownership;
 
@@ -40,6 +40,7 @@ pub fn examine(procfs: &Path, cgroupfs: &Path, now: Timestamp) -> Result<Report,
     let nests: Vec<PathBuf> = cgroup.nests().collect();
     let mut advice = advice(cgroupfs, cgroup.trees(), &jobs);
     advice.extend(advice_on_nests(cgroup.trees(), &nests, &jobs));
+    advice.extend(advice_on_skipped(&cgroup));
     if let Err(LookError::Unreadable { path, source }) = looked {
         advice.push(format!("{} cannot be listed ({source}): let the agent read it", path.display()));
     }
@@ -135,6 +136,28 @@ fn advice_on_nests(trees: &Trees, nests: &[PathBuf], jobs: &[Arc<Job>]) -> Vec<S
                 nest.display()
             ));
         }
+    }
+    advice
+}
+
+fn advice_on_skipped(cgroup: &CgroupCollector) -> Vec<String> {
+    let mut advice = Vec::new();
+    let n_left_out = cgroup.skipped().filter(|skipped| skipped.reason == SkipReason::TooMany).count();
+    if n_left_out > 0 {
+        advice.push(format!(
+            "{n_left_out} jobs are left out, because the agent exposes {MOST_JOBS} by default, and free threads \
+             are unknown: find out who makes so many control groups, or set --collector.cgroup.max-jobs"
+        ));
+    }
+    let is_of_batch_system = |skipped: &Skipped| {
+        let name = skipped.path.rsplit('/').next().unwrap_or_default();
+        skipped.reason == SkipReason::Foreign && (is_nest(name) || name.starts_with("condor"))
+    };
+    if let Some(skipped) = cgroup.skipped().find(is_of_batch_system) {
+        advice.push(format!(
+            "{} does not belong to root, so that its jobs do not count: run the batch system as root",
+            skipped.path
+        ));
     }
     advice
 }

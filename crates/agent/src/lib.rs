@@ -5,6 +5,7 @@
 //! `remote_write` pushes them.
 
 pub mod cgroup;
+pub mod counts;
 pub mod cpu;
 pub mod cpuset;
 pub mod doctor;

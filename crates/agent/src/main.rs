@@ -11,17 +11,22 @@ use agent::node::{Node, NodeSettings};
 use agent::remote_write::{Pusher, Settings};
 use agent::ring::Keep;
 use agent::service::{self, Shared};
-use agent::web::{self, config::WebConfig};
+use agent::web::Server;
+use agent::web::config::WebConfig;
+use agent::web::listener::Listener;
+use agent::web::places::Limits;
 use agent::{doctor, hostname};
 use anyhow::{Context, bail};
 use clap::Parser;
-use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use workload::Stop;
 use workload::{Millis, NodeName};
 
 use args::{AgentCommand, Args, RemoteWriteArgs, Roots, ServeArgs};
+
+/// How long remote write waits at most after failures.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -54,7 +59,8 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     if args.interval < Duration::from_millis(10) {
         bail!("--sample.interval is shorter than a tick of the kernel's clock; use at least 10ms");
     }
-    let web = Arc::new(WebConfig::read(args.web_config.as_deref())?);
+    let web = WebConfig::read(args.web_config.as_deref())?;
+    let scheme = if web.tls().is_some() { "https" } else { "http" };
     let name = match &args.node {
         Some(name) => name.clone(),
         None => NodeName::new(hostname()).context("the hostname is none; use --node.name")?,
@@ -67,19 +73,27 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
         interval: args.interval,
         job_interval: args.job_interval.max(args.interval),
         has_steps: args.has_steps,
+        most_jobs: args.most_jobs,
     });
     let keep = Keep { time: Millis::from(args.keep), bytes: args.keep_bytes as usize };
     let shared = Arc::new(Shared::new(&node, keep, args.has_jobstats));
-    let push =
-        args.remote_write.url.is_some().then(|| pusher(args.remote_write, &name, &shared)).transpose()?;
+    let push = args
+        .remote_write
+        .url
+        .is_some()
+        .then(|| pusher(args.remote_write, args.keep, &name, &shared))
+        .transpose()?;
+
+    let limits =
+        Limits { connections: args.most_connections, connections_per_peer: args.most_connections_per_client };
+    let server = Server::new(shared.clone(), web, limits);
 
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         for address in &args.listen {
-            let listener = listen(&address.0).await?;
-            let scheme = if web.tls().is_some() { "https" } else { "http" };
-            tracing::info!("listening on {scheme}://{}", listener.local_addr()?);
-            tokio::spawn(web::serve(listener, shared.clone(), web.clone()));
+            let listener = Listener::bind(address).await?;
+            tracing::info!("listening on {}", listener.address(scheme));
+            tokio::spawn(server.clone().serve(listener));
         }
         let stop = Stop::default();
         let sampler = service::start(node, shared.clone(), stop.clone())?;
@@ -103,21 +117,14 @@ fn serve(args: ServeArgs) -> anyhow::Result<()> {
     })
 }
 
-/// Listens on the first address that works.
-async fn listen(addresses: &[String]) -> anyhow::Result<TcpListener> {
-    let mut failed = None;
-    for address in addresses {
-        match TcpListener::bind(address).await {
-            Ok(listener) => return Ok(listener),
-            Err(error) => {
-                failed = Some(anyhow::Error::from(error).context(format!("cannot listen on {address}")))
-            }
-        }
-    }
-    Err(failed.unwrap_or_else(|| anyhow::anyhow!("no address to listen on")))
-}
-
-fn pusher(args: RemoteWriteArgs, node: &NodeName, shared: &Arc<Shared>) -> anyhow::Result<Pusher> {
+fn pusher(
+    args: RemoteWriteArgs,
+    keep: Duration,
+    node: &NodeName,
+    shared: &Arc<Shared>,
+) -> anyhow::Result<Pusher> {
+    // Shorter than readings are kept, so that a pause loses none.
+    let longest_pause = LONGEST_PAUSE.min(keep / 4);
     let url = args.url.context("no URL")?;
     if !matches!(url.scheme(), "http" | "https") {
         bail!("--remote-write.url has to begin with http:// or https://");
@@ -136,6 +143,7 @@ fn pusher(args: RemoteWriteArgs, node: &NodeName, shared: &Arc<Shared>) -> anyho
     let settings = Settings {
         url,
         interval: args.push_interval,
+        longest_pause,
         protocol: args.protocol,
         labels,
         bearer_token_file: args.bearer_token_file,

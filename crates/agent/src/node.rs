@@ -20,6 +20,8 @@ use crate::pressure::{self, PressureCollector};
 
 /// The share of an interval that is spent on jobs' own files at most; the rest of them wait.
 const JOB_FILES_SHARE: u32 = 20;
+/// The share of an interval that is spent on waiting for the file of a job's user.
+const JOB_AD_SHARE: u32 = 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Collector {
@@ -70,6 +72,8 @@ pub struct NodeSettings {
     pub job_interval: Duration,
     /// Read steps and tasks of Slurm's jobs too.
     pub has_steps: bool,
+    /// How many jobs are exposed.
+    pub most_jobs: usize,
 }
 
 impl NodeSettings {
@@ -83,6 +87,7 @@ impl NodeSettings {
             interval,
             job_interval: interval,
             has_steps: false,
+            most_jobs: cgroup::MOST_JOBS,
         }
     }
 }
@@ -131,7 +136,10 @@ impl Node {
     pub fn new(settings: NodeSettings) -> Self {
         Self {
             cpu: CpuCollector::new(&settings.procfs),
-            cgroup: CgroupCollector::new(&settings.cgroupfs, &settings.procfs).with_steps(settings.has_steps),
+            cgroup: CgroupCollector::new(&settings.cgroupfs, &settings.procfs)
+                .with_steps(settings.has_steps)
+                .with_most_jobs(settings.most_jobs)
+                .with_patience(settings.interval / JOB_AD_SHARE),
             pressure: PressureCollector::new(&settings.procfs),
             memory: MemoryCollector::new(&settings.procfs),
             load: LoadCollector::new(&settings.procfs),
@@ -157,7 +165,7 @@ impl Node {
         let mut threads = attempts.attempt(Collector::Cpu, || self.cpu.read()).unwrap_or_default();
         let job_readings = attempts.attempt(Collector::Cgroup, || {
             let looked = self.cgroup.look(now);
-            self.flag(&mut threads, looked.is_err());
+            self.flag(&mut threads, looked.is_err() || self.cgroup.is_full());
             let readings = self.read_jobs(now);
             looked.map(|()| readings)
         });

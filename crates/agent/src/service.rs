@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use workload::{Millis, NodeName, Timestamp};
 
 use crate::cgroup::jobstats;
+use crate::counts::{Pushed, Served};
 use crate::cpu::Monotone;
 use crate::exposition::{Family, Format, Kind, Page, Sink};
 use crate::node::{Collector, Node, Sample};
@@ -34,15 +35,7 @@ pub struct Shared {
     n_missed: AtomicU64,
     page_size: AtomicU64,
     pub pushed: Pushed,
-}
-
-/// How remote write fares.
-#[derive(Debug, Default)]
-pub struct Pushed {
-    pub is_on: std::sync::atomic::AtomicBool,
-    pub samples: AtomicU64,
-    pub refused: AtomicU64,
-    pub failures: AtomicU64,
+    pub served: Arc<Served>,
 }
 
 impl Shared {
@@ -59,6 +52,7 @@ impl Shared {
             n_missed: AtomicU64::new(0),
             page_size: AtomicU64::new(0),
             pushed: Pushed::default(),
+            served: Arc::default(),
         }
     }
 
@@ -131,27 +125,8 @@ impl Shared {
         );
         let ring_bytes = self.ring().n_bytes() as f64;
         one("tracewise_ring_bytes", Kind::Gauge, ring_bytes, "Memory of the readings kept for /samples.");
-        if self.pushed.is_on.load(Ordering::Relaxed) {
-            let Pushed { samples, refused, failures, .. } = &self.pushed;
-            one(
-                "tracewise_remote_write_samples_total",
-                Kind::Counter,
-                count(samples),
-                "Samples that the server took.",
-            );
-            one(
-                "tracewise_remote_write_samples_refused_total",
-                Kind::Counter,
-                count(refused),
-                "Samples that the server refused for good.",
-            );
-            one(
-                "tracewise_remote_write_failures_total",
-                Kind::Counter,
-                count(failures),
-                "Requests that failed and are tried again.",
-            );
-        }
+        self.pushed.expose(sink);
+        self.served.expose(sink);
     }
 }
 

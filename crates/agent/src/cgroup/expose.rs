@@ -122,7 +122,7 @@ pub fn expose(jobs: &[Arc<Job>], n_skipped: &[usize; SkipReason::ALL.len()], sin
     sink.family(Family {
         name: "tracewise_jobs_skipped",
         kind: Kind::Gauge,
-        help: "Control groups that look like jobs and do not count; `doctor` names them.",
+        help: "Control groups that look like jobs or may hold some, and do not count; `doctor` names them.",
     });
     for (reason, n_skipped) in SkipReason::ALL.into_iter().zip(n_skipped) {
         sink.sample(&[("reason", reason.name())], *n_skipped as f64, None);

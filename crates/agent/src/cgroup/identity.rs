@@ -12,6 +12,8 @@ use crate::kernel::{lines, value_of};
 
 /// How many processes are examined before giving up.
 const PROCESSES_ASKED: usize = 16;
+/// How many groups below a job are searched for processes: users may have made some of them.
+const GROUPS_SEARCHED: usize = 4096;
 /// What the kernel shows for a user that a user namespace does not know.
 const UNMAPPED: u32 = 65_534;
 const MOST_OF_AN_AD: u64 = 64 * 1024;
@@ -27,8 +29,10 @@ pub fn is_populated(group: &Path) -> bool {
 fn processes(group: &Path) -> impl Iterator<Item = u32> + use<> {
     let mut folders: Vec<PathBuf> = vec![group.to_owned()];
     let mut found: Vec<u32> = Vec::new();
+    let mut n_left = GROUPS_SEARCHED;
     std::iter::from_fn(move || {
         while found.is_empty() {
+            n_left = n_left.checked_sub(1)?;
             let folder = folders.pop()?;
             let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
             found.extend(lines(&text).filter_map(|line| line.trim().parse::<u32>().ok()));

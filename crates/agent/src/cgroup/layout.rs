@@ -1,7 +1,8 @@
 //! Which control group is a job's, judged by its path alone.
 //!
 //! Every batch system names its groups in its own way, and sites move them to other slices. So a
-//! group is recognised by its own name and those just above it, wherever it lies.
+//! group is recognised by its own name and those just above it, wherever it lies; except below
+//! `user.slice`, where users may make groups of any name.
 
 /// Who put a job where it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,8 +46,16 @@ pub enum JobName {
     Slot(String),
 }
 
+/// Whether a directory of this name holds the groups of users who are logged in.
+pub fn is_of_users(name: &str) -> bool {
+    name == "user.slice"
+}
+
 /// Recognises the last part of a path (relative to the root of its hierarchy) as a job.
 pub fn recognise(parts: &[&str]) -> Option<Named> {
+    if parts.iter().any(|part| is_of_users(part)) {
+        return None;
+    }
     let (last, above) = parts.split_last()?;
     slurm(last, above)
         .or_else(|| htcondor(last, above))
@@ -162,14 +171,12 @@ fn pbs(last: &str, above: &[&str]) -> Option<Named> {
 fn systemd(last: &str, above: &[&str]) -> Option<Named> {
     let is_unit = [".slice", ".service", ".scope"].iter().any(|suffix| last.ends_with(suffix));
     let belongs_elsewhere = |part: &str| part.contains("slurm") || part.contains("kubepods");
-    let holds_others = matches!(last, "user.slice" | "system.slice" | "machine.slice" | "init.scope");
+    let holds_others = matches!(last, "system.slice" | "machine.slice" | "init.scope");
     if !is_unit || holds_others || belongs_elsewhere(last) || above.iter().any(|part| belongs_elsewhere(part))
     {
         return None;
     }
-    let uid = last.strip_prefix("user-").and_then(|rest| rest.strip_suffix(".slice")?.parse().ok());
-    let is_session = above.contains(&"user.slice") && uid.is_none();
-    if is_session { None } else { named(Manager::Systemd, JobName::Id(last.to_owned()), uid) }
+    named(Manager::Systemd, JobName::Id(last.to_owned()), None)
 }
 
 #[cfg(test)]
@@ -235,15 +242,25 @@ mod tests {
             "slurm/uid_1000",
             "kubepods.slice/kubepods-burstable.slice",
             "torque",
-            "user.slice/user-1000.slice/session-3.scope",
         ] {
             let found = found(path).filter(|(manager, ..)| *manager != Manager::Systemd);
             assert_eq!(found, None, "{path}");
         }
-        assert_eq!(
-            found("user.slice/user-1000.slice"),
-            Some((Manager::Systemd, "user-1000.slice".into(), Some(1000)))
-        );
+    }
+
+    #[test]
+    fn no_group_below_the_slice_of_users_is_a_job() {
+        let pod = "kubepods/pod2fc932ce-fdcc-454b-97bd-aadfdeb4c340";
+        for job in ["slurm/uid_0/job_4711", "x_slurmstepd.scope/job_1", "torque/1.server", "a.slice", pod] {
+            assert!(found(job).is_some(), "{job}");
+            let of_user = "user.slice/user-1000.slice/user@1000.service";
+            for path in
+                [format!("user.slice/{job}"), format!("{of_user}/{job}"), format!("a/user.slice/{job}")]
+            {
+                assert_eq!(found(&path), None, "{path}");
+            }
+        }
+        assert_eq!(found("user.slice/user-1000.slice"), None);
     }
 
     #[test]

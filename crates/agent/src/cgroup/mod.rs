@@ -8,14 +8,17 @@ mod confine;
 pub mod expose;
 pub mod identity;
 pub mod jobstats;
+mod late;
 pub mod layout;
 mod search;
+mod steps;
 pub mod tree;
 pub mod usage;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,8 +28,10 @@ use workload::{JobId, Millis, Timestamp};
 use crate::cpuset::CpuSet;
 use crate::kernel::Buffer;
 use confine::{confined_to, cpus_of, cpus_of_containers, is_confined_unit};
+use late::LateAnswers;
 use layout::{JobName, Manager, Named};
 use search::{Found, Search};
+pub use steps::Step;
 use tree::{Hierarchy, Trees};
 use usage::Usage;
 
@@ -39,6 +44,10 @@ const SETTLES_WITHIN: Millis = Millis(10_000);
 const TIMES_ASKED: u32 = 7;
 /// How many known groups are judged again at one look.
 const JUDGED_AGAIN: usize = 256;
+/// How many jobs are exposed unless another number is given. Each has about 25 series.
+pub const MOST_JOBS: usize = 1_000;
+/// How long to wait for a file of a job, unless another time is given.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// One job's group on this node.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,15 +72,6 @@ pub struct JobUsage {
     pub steps: Vec<Step>,
 }
 
-/// A part of a Slurm job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Step {
-    pub step: String,
-    /// Absent for the step as a whole.
-    pub task: Option<String>,
-    pub usage: Usage,
-}
-
 /// A group that looks like a job and is not counted as one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
@@ -87,16 +87,22 @@ pub enum SkipReason {
     BadName,
     #[error("another control group is of the same job")]
     Repeated,
+    #[error("it does not belong to root, so that jobs in it could be forged")]
+    Foreign,
+    #[error("more jobs than are exposed")]
+    TooMany,
 }
 
 impl SkipReason {
-    pub const ALL: [Self; 3] = [Self::Ended, Self::BadName, Self::Repeated];
+    pub const ALL: [Self; 5] = [Self::Ended, Self::BadName, Self::Repeated, Self::Foreign, Self::TooMany];
 
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ended => "ended",
             Self::BadName => "bad_name",
             Self::Repeated => "repeated",
+            Self::Foreign => "foreign",
+            Self::TooMany => "too_many",
         }
     }
 }
@@ -116,10 +122,17 @@ pub struct CgroupCollector {
     root: PathBuf,
     procfs: PathBuf,
     has_steps: bool,
+    /// The owner of folders in which jobs are found, if not the owner of the root: on a real node, root.
+    owner: Option<u32>,
+    most_jobs: usize,
+    n_jobs: usize,
     trees: Trees,
     known: BTreeMap<String, Known>,
     /// The folders in which batch systems keep jobs, and the tree of each, in the order of trees.
     nests: Vec<(PathBuf, String)>,
+    /// Folders in which no job was looked for, because they belong to others.
+    foreign: BTreeSet<String>,
+    late: LateAnswers,
     walked: Option<Timestamp>,
     /// Grows whenever who owns which thread may have changed.
     generation: u64,
@@ -169,9 +182,14 @@ impl CgroupCollector {
             root: root.to_owned(),
             procfs: procfs.to_owned(),
             has_steps: false,
+            owner: None,
+            most_jobs: MOST_JOBS,
+            n_jobs: 0,
             trees: Trees::find(root),
             known: BTreeMap::new(),
             nests: Vec::new(),
+            foreign: BTreeSet::new(),
+            late: LateAnswers::new(PATIENCE),
             walked: None,
             generation: 0,
             buffer: Buffer::default(),
@@ -182,6 +200,27 @@ impl CgroupCollector {
     #[must_use]
     pub fn with_steps(mut self, has_steps: bool) -> Self {
         self.has_steps = has_steps;
+        self
+    }
+
+    /// Exposes no more jobs than this: those that were found first.
+    #[must_use]
+    pub fn with_most_jobs(mut self, most_jobs: usize) -> Self {
+        self.most_jobs = most_jobs;
+        self
+    }
+
+    /// Looks for jobs only in folders of this user, instead of the owner of the root.
+    #[must_use]
+    pub fn with_owner(mut self, uid: u32) -> Self {
+        self.owner = Some(uid);
+        self
+    }
+
+    /// Waits no longer than this for a file of a job.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.late = LateAnswers::new(patience);
         self
     }
 
@@ -198,10 +237,18 @@ impl CgroupCollector {
     }
 
     pub fn skipped(&self) -> impl Iterator<Item = Skipped> {
-        self.known.iter().filter_map(|(path, known)| match known.verdict {
+        let known = self.known.iter().filter_map(|(path, known)| match known.verdict {
             Verdict::Skipped(reason) => Some(Skipped { path: path.clone(), reason }),
             Verdict::Job(_) | Verdict::NoJob => None,
-        })
+        });
+        let foreign = self.foreign.iter();
+        known.chain(foreign.map(|path| Skipped { path: path.clone(), reason: SkipReason::Foreign }))
+    }
+
+    /// Whether some jobs are left out because there are too many.
+    pub fn is_full(&self) -> bool {
+        self.n_jobs >= self.most_jobs
+            && self.known.values().any(|known| matches!(known.verdict, Verdict::Skipped(SkipReason::TooMany)))
     }
 
     /// Finds out which jobs are there now. After an error some may have been missed, and none is forgotten.
@@ -209,7 +256,8 @@ impl CgroupCollector {
         if self.walked.is_some_and(|walked| now < walked) {
             self.begin_anew(now);
         }
-        let mut search = Search::default();
+        let owner = self.owner.or_else(|| fs::metadata(&self.root).ok().map(|root| root.uid()));
+        let mut search = Search::new(owner.unwrap_or_default());
         let is_due = self.walked.is_none_or(|walked| (now - walked).0 >= WALK_EVERY.0);
         if is_due {
             self.trees = Trees::find(&self.root);
@@ -218,6 +266,7 @@ impl CgroupCollector {
             }
             self.trees.searched().into_iter().for_each(|tree| search.look_into(tree, ""));
             self.nests = std::mem::take(&mut search.nests);
+            self.foreign = std::mem::take(&mut search.foreign);
             self.walked = Some(now);
         } else {
             self.nests.iter().for_each(|(tree, nest)| search.look_into(tree, nest));
@@ -251,8 +300,12 @@ impl CgroupCollector {
                 None => !is_whole && known.named.manager == Manager::Systemd,
             };
             n_jobs_gone += usize::from(!is_there && known.verdict.job().is_some());
+            if !is_there {
+                self.late.forget(path);
+            }
             is_there
         });
+        self.n_jobs -= n_jobs_gone;
         self.generation += u64::from(n_jobs_gone > 0);
     }
 
@@ -291,6 +344,8 @@ impl CgroupCollector {
             (Some(_), None) | (None, Some(_)) => true,
         };
         self.generation += u64::from(changed);
+        self.n_jobs += usize::from(verdict.job().is_some());
+        self.n_jobs -= usize::from(known.verdict.job().is_some());
         known.n_asked += u32::from(known.is_to_be_asked(now));
         known.verdict = verdict;
         let has_settled = (now - known.first_seen).0 >= SETTLES_WITHIN.0;
@@ -303,6 +358,10 @@ impl CgroupCollector {
         {
             return Verdict::NoJob;
         }
+        // Those that were found first stay, so that jobs that come later take no place of theirs.
+        if known.verdict.job().is_none() && self.n_jobs >= self.most_jobs {
+            return Verdict::Skipped(SkipReason::TooMany);
+        }
         let places: Vec<PathBuf> = self.trees.searched().into_iter().map(|tree| tree.join(path)).collect();
         let cpus = self.cpus(path, known.named.manager, everything, &places);
         if !places.iter().any(|place| identity::is_populated(place)) {
@@ -310,16 +369,17 @@ impl CgroupCollector {
         }
         // Empty while it is not the job's turn to be examined.
         let examined: &[PathBuf] = if known.is_to_be_asked(now) { &places } else { &[] };
-        let ask = |question: fn(&Path, &Path) -> Option<String>| {
-            examined.iter().find_map(|place| question(place, &self.procfs))
-        };
         let before = known.verdict.job();
         let (id, sluid) = match &known.named.name {
             JobName::Id(id) => (Some(id.clone()), None),
             JobName::Sluid(sluid) => {
-                (ask_unless_known(before, sluid, || ask(identity::slurm_id)), Some(sluid))
+                let ask = || examined.iter().find_map(|place| identity::slurm_id(place, &self.procfs));
+                (ask_unless_known(before, sluid, ask), Some(sluid))
             }
-            JobName::Slot(slot) => (ask_unless_known(before, slot, || ask(identity::condor_id)), None),
+            JobName::Slot(slot) => {
+                let ask = || self.late.take(path).or_else(|| self.ask_condor(path, examined));
+                (ask_unless_known(before, slot, ask), None)
+            }
         };
         let called = match &known.named.name {
             JobName::Id(name) | JobName::Sluid(name) | JobName::Slot(name) => name,
@@ -338,6 +398,15 @@ impl CgroupCollector {
             cpus,
             used: before.and_then(|job| job.used.clone()),
         }))
+    }
+
+    /// The id of an HTCondor job is in a file of its user.
+    fn ask_condor(&mut self, path: &str, places: &[PathBuf]) -> Option<String> {
+        if places.is_empty() {
+            return None;
+        }
+        let (places, procfs) = (places.to_vec(), self.procfs.clone());
+        self.late.ask(path, move || places.iter().find_map(|place| identity::condor_id(place, &procfs)))
     }
 
     /// The threads that a job is confined to, by the rules of its batch system.
@@ -378,7 +447,7 @@ impl CgroupCollector {
             let Verdict::Job(job) = &mut known.verdict else { continue };
             let total = Usage::read(&self.trees, path, &mut self.buffer);
             let has_steps = self.has_steps && job.manager == Manager::Slurm;
-            let steps = if has_steps { read_steps(&self.trees, path, &mut self.buffer) } else { Vec::new() };
+            let steps = if has_steps { steps::read(&self.trees, path, &mut self.buffer) } else { Vec::new() };
             Arc::make_mut(job).used = Some(JobUsage { time: now, total, steps });
             known.read_next = next_turn(path, interval, now);
             read.push(job.clone());
@@ -404,30 +473,4 @@ fn next_turn(path: &str, interval: Millis, now: Timestamp) -> Timestamp {
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     let turn = now.floor(interval) + Millis((hash % interval.0.unsigned_abs()) as i64);
     if turn > now { turn } else { turn + interval }
-}
-
-/// Steps and tasks below a Slurm job: `step_0/user/task_1`, or `step_0/task_1` in version 1.
-fn read_steps(trees: &Trees, job: &str, buffer: &mut Buffer) -> Vec<Step> {
-    let tree = trees.unified.as_deref().filter(|tree| tree.join(job).is_dir()).unwrap_or(&trees.memory);
-    let below = |path: &str, prefix: &str| -> Vec<String> {
-        let entries = fs::read_dir(tree.join(path)).into_iter().flatten().flatten();
-        let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-        let mut names: Vec<String> =
-            names.filter_map(|name| Some(name.strip_prefix(prefix)?.to_owned())).collect();
-        names.sort();
-        names
-    };
-    let mut steps = Vec::new();
-    for step in below(job, "step_") {
-        let path = format!("{job}/step_{step}");
-        let usage = Usage::read(trees, &path, buffer);
-        steps.push(Step { step: step.clone(), task: None, usage });
-        for folder in [format!("{path}/user"), path.clone()] {
-            for task in below(&folder, "task_") {
-                let usage = Usage::read(trees, &format!("{folder}/task_{task}"), buffer);
-                steps.push(Step { step: step.clone(), task: Some(task), usage });
-            }
-        }
-    }
-    steps
 }

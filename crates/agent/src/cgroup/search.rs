@@ -1,13 +1,14 @@
-//! Looks for folders that are jobs, by their names alone.
+//! Looks for folders that are jobs, by their names, in folders that belong to the owner of the tree:
+//! who may make groups in one may give them any name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
-use std::os::unix::fs::DirEntryExt;
+use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use super::LookError;
-use super::layout::{Manager, Named, is_nest, recognise};
+use super::layout::{Manager, Named, is_nest, is_of_users, recognise};
 
 /// Deeper than any batch system puts its jobs.
 const DEEPEST: usize = 8;
@@ -22,21 +23,44 @@ pub struct Found {
 }
 
 /// What is found on one look.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Search {
+    /// The user that every folder must belong to in which jobs are found. The folder of a job itself need
+    /// not: HTCondor hands it to the user of the job.
+    owner: u32,
     pub found: BTreeMap<String, Found>,
     pub nests: Vec<(PathBuf, String)>,
+    /// Folders of other users, in which nothing is looked for.
+    pub foreign: BTreeSet<String>,
     pub unreadable: Option<LookError>,
     n_seen: usize,
 }
 
 impl Search {
+    pub fn new(owner: u32) -> Self {
+        Self {
+            owner,
+            found: BTreeMap::new(),
+            nests: Vec::new(),
+            foreign: BTreeSet::new(),
+            unreadable: None,
+            n_seen: 0,
+        }
+    }
+
     /// Looks for jobs below a directory of a tree.
     pub fn look_into(&mut self, tree: &Path, folder: &str) {
         self.n_seen = 0;
         let mut parts: Vec<String> =
             folder.split('/').filter(|part| !part.is_empty()).map(str::to_owned).collect();
-        self.descend(tree, &tree.join(folder), &mut parts);
+        let place = tree.join(folder);
+        let mut above = place.ancestors().take_while(|above| above.starts_with(tree));
+        let is_foreign = |folder: &Path| fs::metadata(folder).is_ok_and(|found| found.uid() != self.owner);
+        if above.any(is_foreign) {
+            self.foreign.insert(folder.to_owned());
+        } else {
+            self.descend(tree, &place, &mut parts);
+        }
     }
 
     /// A unit of systemd's in which a batch system keeps its jobs is none itself.
@@ -78,13 +102,25 @@ impl Search {
         let path: Vec<&str> = parts.iter().map(String::as_str).collect();
         let named = recognise(&path);
         let goes_deeper = named.as_ref().is_none_or(|named| named.manager == Manager::Systemd);
-        if path.last().is_some_and(|name| is_nest(name)) {
-            self.nests.push((tree.to_owned(), path.join("/")));
+        let last = path.last().copied().unwrap_or_default();
+        if is_of_users(last) {
+            return;
         }
         if let Some(named) = named {
             self.found.entry(path.join("/")).or_insert(Found { named, inode: entry.ino() });
         }
-        if goes_deeper && parts.len() < DEEPEST {
+        if !goes_deeper {
+            return;
+        }
+        // A folder that has vanished is found to have when it is listed.
+        if entry.metadata().is_ok_and(|found| found.uid() != self.owner) {
+            self.foreign.insert(path.join("/"));
+            return;
+        }
+        if is_nest(last) {
+            self.nests.push((tree.to_owned(), path.join("/")));
+        }
+        if parts.len() < DEEPEST {
             self.descend(tree, &entry.path(), parts);
         }
     }

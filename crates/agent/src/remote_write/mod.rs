@@ -3,6 +3,7 @@
 
 mod batch;
 pub mod message;
+mod pace;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
 use reqwest::redirect::Policy;
-use reqwest::{Client, StatusCode, Url};
+use reqwest::{Client, Response, StatusCode, Url};
 use tokio::sync::watch;
 use workload::{NodeReading, ThreadReading, Timestamp, samples};
 
@@ -19,6 +20,7 @@ use crate::cpu::{Monotone, expose_owners, expose_seconds};
 use crate::node::Sample;
 use crate::service::Shared;
 use batch::{Batch, Ending, Outline, Version};
+use pace::{Pace, random};
 
 /// What one request holds at most; a reading is not divided.
 const SAMPLES_PER_REQUEST: usize = 10_000;
@@ -27,6 +29,13 @@ const SAMPLES_PER_THREAD: usize = 9;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last push may take when the agent ends.
 const LAST_PUSH: Duration = Duration::from_secs(5);
+/// A server that was away gets the readings of this many intervals at a time, so that it is not away again
+/// as soon as all nodes of a cluster send what it missed.
+const INTERVALS_PER_PUSH: u32 = 10;
+/// How much of a response is read.
+const RESPONSE_BYTES: usize = 4096;
+/// How much of what a server says is logged.
+const LOGGED_CHARACTERS: usize = 200;
 /// The response of a server that supports version 2 has this header.
 const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
 
@@ -44,6 +53,8 @@ pub enum Protocol {
 pub struct Settings {
     pub url: Url,
     pub interval: Duration,
+    /// The longest pause after failures.
+    pub longest_pause: Duration,
     pub protocol: Protocol,
     /// Labels of every series.
     pub labels: Vec<(String, String)>,
@@ -84,6 +95,8 @@ impl Pusher {
             .timeout(TIMEOUT)
             // A push that is sent elsewhere would arrive as a question, without its content.
             .redirect(Policy::none())
+            // A response is only shown, and a few bytes can inflate to gigabytes.
+            .no_gzip()
             .user_agent(concat!("tracewise-agent/", env!("CARGO_PKG_VERSION")))
             .build()?;
         shared.pushed.is_on.store(true, Ordering::Relaxed);
@@ -103,27 +116,37 @@ impl Pusher {
 
     /// Pushes until `stop` changes, and once more then.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut pace = Pace::new(self.settings.interval, self.settings.longest_pause);
+        let mut pause = pace.first_pause(random());
+        let readings_per_interval =
+            self.settings.interval.as_nanos().div_ceil(self.shared.interval.as_nanos().max(1));
+        let n_most = usize::try_from(readings_per_interval).unwrap_or(usize::MAX);
+        let n_most = n_most.saturating_mul(INTERVALS_PER_PUSH as usize);
         loop {
             let is_over = tokio::select! {
-                () = tokio::time::sleep(self.settings.interval) => false,
+                () = tokio::time::sleep(pause) => false,
                 _ = stop.changed() => true,
             };
             if is_over {
-                let _ = tokio::time::timeout(LAST_PUSH, self.push()).await;
+                let _ = tokio::time::timeout(LAST_PUSH, self.push(usize::MAX)).await;
                 return;
             }
-            self.push().await;
+            self.push(n_most).await;
+            pause = pace.pause(!self.is_failing, random());
         }
     }
 
-    /// Sends new readings. Stops at the first request that fails; the next push continues there.
-    async fn push(&mut self) {
+    /// Sends new readings until there are none or about `n_most` are sent. Stops at the first request that
+    /// fails; the next push continues there.
+    async fn push(&mut self, n_most: usize) {
         let mut outcome = Ok(());
-        while outcome.is_ok() {
+        let mut n_sent = 0;
+        while outcome.is_ok() && n_sent < n_most {
             let (next, mut readings) = self.next_readings();
             if readings.is_empty() {
                 break;
             }
+            n_sent += readings.len();
             // The next counters are compared with those that were delivered.
             let mut monotone = self.monotone.clone();
             readings.iter_mut().for_each(|reading| monotone.hold(&mut reading.threads));
@@ -287,10 +310,12 @@ impl Pusher {
         }
         if status.is_redirection() {
             let target = headers.get(LOCATION).and_then(|target| target.to_str().ok()).unwrap_or("nowhere");
+            let target = printable(target);
             return Err(Failure::Passing(format!("it redirects with {status} to {target}; push there")));
         }
-        let body = response.text().await.unwrap_or_default();
-        let reason = format!("it responds with {status}: {}", body.trim().lines().next().unwrap_or_default());
+        let body = beginning(response).await;
+        let line = body.trim().lines().next().unwrap_or_default();
+        let reason = format!("it responds with {status}: {}", printable(line));
         let is_passing = status.is_server_error()
             || matches!(
                 status,
@@ -306,4 +331,20 @@ impl Pusher {
         }
         Ok(())
     }
+}
+
+/// The first bytes of a response, as text.
+async fn beginning(mut response: Response) -> String {
+    let mut bytes = Vec::new();
+    while bytes.len() < RESPONSE_BYTES
+        && let Ok(Some(part)) = response.chunk().await
+    {
+        bytes.extend_from_slice(&part[..part.len().min(RESPONSE_BYTES - bytes.len())]);
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// A server's text for the log, short and without control characters.
+fn printable(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control()).take(LOGGED_CHARACTERS).collect()
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use hyper::HeaderMap;
 use hyper::header::{HeaderName, HeaderValue};
@@ -15,7 +15,9 @@ use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use serde::Deserialize;
 use tokio_rustls::TlsAcceptor;
 
-use super::auth::Users;
+use super::auth::{Admission, Hash, Users};
+use super::guesses::Guesses;
+use super::peer::Peer;
 
 #[derive(Debug, thiserror::Error)]
 #[error("{path}: {reason}")]
@@ -86,6 +88,8 @@ struct InForce {
 pub struct WebConfig {
     path: Option<PathBuf>,
     in_force: Mutex<Arc<InForce>>,
+    /// Wrong passwords, which a changed file does not make undone.
+    guesses: Guesses,
 }
 
 impl std::fmt::Debug for WebConfig {
@@ -106,7 +110,11 @@ impl WebConfig {
                 files: Vec::new(),
             },
         };
-        Ok(Self { path: path.map(Path::to_owned), in_force: Mutex::new(Arc::new(in_force)) })
+        Ok(Self {
+            path: path.map(Path::to_owned),
+            in_force: Mutex::new(Arc::new(in_force)),
+            guesses: Guesses::new(Instant::now()),
+        })
     }
 
     /// The settings, read again if a file has changed. Settings that cannot be read, or are less strict than
@@ -137,9 +145,14 @@ impl WebConfig {
         self.in_force().tls.clone()
     }
 
-    pub async fn admits(&self, headers: &HeaderMap) -> bool {
+    pub async fn admit(&self, headers: &HeaderMap, peer: Peer) -> Admission {
         let users = self.in_force().users.clone();
-        users.admit(headers).await
+        users.admit(headers, peer, &self.guesses).await
+    }
+
+    /// Notes a failed login: how many to log now, if any.
+    pub fn failures_to_log(&self, now: Instant) -> Option<u64> {
+        self.guesses.to_log(now)
     }
 
     pub fn add_headers(&self, headers: &mut HeaderMap) {
@@ -169,12 +182,13 @@ impl InForce {
                 refused(line.lines().next().unwrap_or_default().to_owned())
             })?
         };
-        for (user, hash) in &file.basic_auth_users {
-            let is_hash = hash.parse::<bcrypt::HashParts>().is_ok();
-            if !is_hash {
+        let mut users = BTreeMap::new();
+        for (user, hash) in file.basic_auth_users {
+            let Some(hash) = Hash::parse(&hash) else {
                 let advice = "write what `htpasswd -nBC 10 \"\" | tr -d ':\\n'` prints";
                 return Err(refused(format!("the password of {user:?} is not a bcrypt hash; {advice}")));
-            }
+            };
+            users.insert(user, hash);
         }
         let mut headers = HeaderMap::new();
         for (name, value) in &file.http_server_config.headers {
@@ -194,7 +208,7 @@ impl InForce {
             }
             None => None,
         };
-        Ok(Self { tls, users: Arc::new(Users::new(file.basic_auth_users)), headers, files })
+        Ok(Self { tls, users: Arc::new(Users::new(users)), headers, files })
     }
 }
 

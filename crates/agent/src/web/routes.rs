@@ -11,7 +11,8 @@ use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use hyper::body::{Bytes, Frame};
 use hyper::header::{
-    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+    ACCEPT, ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER,
+    WWW_AUTHENTICATE,
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
@@ -47,6 +48,12 @@ pub fn answer<B>(request: &Request<B>, shared: &Shared) -> Answer {
 pub fn unauthorised() -> Answer {
     let mut answer = text(StatusCode::UNAUTHORIZED, "unauthorized\n");
     answer.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Basic"));
+    answer
+}
+
+pub fn too_many_guesses() -> Answer {
+    let mut answer = text(StatusCode::TOO_MANY_REQUESTS, "too many wrong passwords; try again later\n");
+    answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("5"));
     answer
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
-use agent::cgroup::CgroupCollector;
+use agent::cgroup::{CgroupCollector, MOST_JOBS};
 use agent::cpu::{self, CpuCollector};
 use agent::exposition::{Format, Page};
 use agent::node::{Collector, Node, NodeSettings};
@@ -20,6 +20,7 @@ fn node(fake: &FakeNode) -> Node {
         interval: Duration::from_secs(1),
         job_interval: Duration::from_secs(1),
         has_steps: true,
+        most_jobs: MOST_JOBS,
     })
 }
 
@@ -236,7 +237,7 @@ fn ten_thousand_jobs_cost_no_more_than_their_share() {
         fs::write(group.join("memory.current"), "4096\n").unwrap();
     }
     fs::write(folder.path().join("cgroup.controllers"), "cpuset\n").unwrap();
-    let mut collector = CgroupCollector::new(folder.path(), folder.path());
+    let mut collector = CgroupCollector::new(folder.path(), folder.path()).with_most_jobs(usize::MAX);
     collector.look(Timestamp(0)).unwrap();
     assert_eq!(collector.jobs().count(), 10_000);
     // However little time there is, all of them get their turn.

@@ -21,6 +21,7 @@ fn series_and_readings_do_not_grow_with_the_number_of_jobs_that_have_run() {
         interval: Duration::from_secs(1),
         job_interval: Duration::from_secs(10),
         has_steps: false,
+        most_jobs: agent::cgroup::MOST_JOBS,
     });
     let shared = Shared::new(&node, Keep { time: Millis(600_000), bytes: usize::MAX }, true);
     let n_series = || shared.page(Format::Text).lines().filter(|line| !line.starts_with('#')).count();

@@ -79,6 +79,7 @@ fn a_busy_thread_of_this_machine_is_seen_to_be_busy() {
         interval: Duration::from_secs(1),
         job_interval: Duration::from_secs(1),
         has_steps: false,
+        most_jobs: agent::cgroup::MOST_JOBS,
     });
     let user = |node: &mut Node, second| {
         let sample = node.sample(Timestamp::from_seconds(second));

@@ -16,7 +16,7 @@ pub fn node(name: &str) -> PathBuf {
 
 /// A collector that has looked once.
 fn look(cgroup: &Path, proc: &Path) -> CgroupCollector {
-    let mut collector = CgroupCollector::new(cgroup, proc);
+    let mut collector = CgroupCollector::new(cgroup, proc).with_most_jobs(usize::MAX);
     let _ = collector.look(Timestamp(0));
     collector.read_usage(Timestamp(0), Millis::SECOND, Duration::MAX);
     collector

@@ -4,12 +4,16 @@
 
 mod bad_input;
 mod day;
+mod forged;
+mod hostile_receiver;
 mod kernel;
 mod layouts;
+mod limits;
 mod page;
 mod prometheus;
 mod remote_write;
 mod slurm;
+mod unix_socket;
 mod unprivileged;
 mod web;
 

@@ -16,7 +16,7 @@ fn hash() -> String {
     bcrypt::hash("secret", 4).unwrap()
 }
 
-fn basic(user: &str, password: &str) -> String {
+pub fn basic(user: &str, password: &str) -> String {
     use base64::Engine;
     let credentials = base64::prelude::BASE64_STANDARD.encode(format!("{user}:{password}"));
     format!("Basic {credentials}")
