@@ -1,11 +1,13 @@
-//! Real servers for tests: found, started on free ports, stopped. Used by tests only.
+//! Real servers for tests: found, started on free ports, stopped; power losses; and hostile models. Used by tests only.
 //!
 //! `scripts/components` installs them. Where one is missing, a test is skipped and named in the
 //! summary of `make test`; on CI, where all are installed, it fails.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot set up its servers has failed")]
 
+pub mod disk_trace;
 pub mod fake_node;
+pub mod hostile_model;
 pub mod http;
 pub mod slurm;
 
