@@ -6,11 +6,12 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use files::{Limited, Limits, Meter};
+use files::{LimitExceeded, Limited, Limits, Meter};
 
 use crate::duplicates::Seen;
 use crate::error::{Error, Result};
-use crate::read::{Recording, table};
+use crate::read::Recording;
+use crate::read::table::{self, TableError};
 use crate::tar_members;
 use crate::workflow::WorkflowRun;
 use workload::Timestamp;
@@ -66,6 +67,9 @@ pub struct Dataset {
     pub warnings: Vec<String>,
 }
 
+/// Labels that a warning names.
+const MAX_LABELS_NAMED: usize = 5;
+
 /// Warnings, each with the files that it is about.
 type FileWarnings = BTreeMap<String, Vec<String>>;
 
@@ -100,10 +104,17 @@ impl Dataset {
         Ok(found)
     }
 
-    fn add(&mut self, path: &Path, from: impl Read, meter: &mut Meter, warnings: &mut FileWarnings) {
+    /// Adds a table, unless it is invalid: then it is skipped with a warning.
+    fn add(
+        &mut self,
+        path: &Path,
+        from: impl Read,
+        meter: &mut Meter,
+        warnings: &mut FileWarnings,
+    ) -> std::result::Result<(), LimitExceeded> {
         let parts: Vec<_> = path.iter().rev().take(2).map(|part| part.to_string_lossy()).collect();
-        let [file, label] = &parts[..] else { return };
-        let Some(name) = file.strip_suffix(".csv") else { return };
+        let [file, label] = &parts[..] else { return Ok(()) };
+        let Some(name) = file.strip_suffix(".csv") else { return Ok(()) };
         match table::read(name, from, meter) {
             Ok(recording) => {
                 for warning in &recording.warnings {
@@ -111,8 +122,12 @@ impl Dataset {
                 }
                 self.runs.push(LabelledRun::new(recording, label));
             }
-            Err(reason) => warnings.entry(reason).or_default().push(format!("{label}/{file} is skipped")),
+            Err(TableError::Invalid(reason)) => {
+                warnings.entry(reason).or_default().push(format!("{label}/{file} is skipped"));
+            }
+            Err(TableError::Limit(limit)) => return Err(limit),
         }
+        Ok(())
     }
 
     fn read_directory(
@@ -135,7 +150,8 @@ impl Dataset {
                 if file.extension().is_some_and(|extension| extension == "csv") && file.is_file() {
                     let table = Limited::new(File::open(&file).map_err(Error::io(&file))?, limits);
                     let mut meter = table.meter();
-                    self.add(&file, table, &mut meter, warnings);
+                    let added = self.add(&file, table, &mut meter, warnings);
+                    added.map_err(|limit| Error::file(&file, limit))?;
                 }
             }
         }
@@ -166,9 +182,12 @@ impl Dataset {
             }
         }
         for (first, same) in &same {
-            let labels: Vec<&str> = same.iter().map(|at| self.runs[*at].label.as_str()).collect();
+            let labels = same.iter().take(MAX_LABELS_NAMED).map(|at| self.runs[*at].label.as_str());
+            let labels = labels.collect::<Vec<_>>().join(" and ");
+            let n_more = same.len().saturating_sub(MAX_LABELS_NAMED);
+            let more = if n_more > 0 { format!(" and {n_more} more") } else { String::new() };
             let name = self.runs[*first].name();
-            self.warnings.push(format!("{name} is skipped: it has the labels {}", labels.join(" and ")));
+            self.warnings.push(format!("{name} is skipped: it has the labels {labels}{more}"));
         }
         let skipped: HashSet<usize> = same.into_values().flatten().collect();
         let mut at = 0..;

@@ -5,7 +5,7 @@
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use files::Meter;
+use files::{LimitExceeded, Meter};
 use tar::{Archive, Entry, EntryType, PaxExtensions};
 
 /// Bytes of a header for the name of a member. Paths have at most 4,096.
@@ -15,7 +15,7 @@ const MAX_NAME_BYTES: u64 = 64 << 10;
 pub fn each<R: Read>(
     reader: R,
     meter: &mut Meter,
-    mut take: impl FnMut(&Path, &mut Entry<'_, R>, &mut Meter),
+    mut take: impl FnMut(&Path, &mut Entry<'_, R>, &mut Meter) -> Result<(), LimitExceeded>,
 ) -> Result<(), String> {
     let damaged = |error: io::Error| format!("the archive is damaged: {error}");
     let mut archive = Archive::new(reader);
@@ -41,7 +41,8 @@ pub fn each<R: Read>(
             }
             EntryType::Regular | EntryType::Continuous => {
                 let own = member.path().map_err(damaged)?.into_owned();
-                take(&long_name.take().unwrap_or(own), &mut member, meter);
+                let name = long_name.take().unwrap_or(own);
+                take(&name, &mut member, meter).map_err(|limit| format!("{}: {limit}", name.display()))?;
             }
             _ => long_name = None,
         }
@@ -84,7 +85,10 @@ mod tests {
         let limited = Limited::new(archive, &Limits { record_bytes: 200_000, ..Limits::default() });
         let mut meter = limited.meter();
         let mut found = Vec::new();
-        each(limited, &mut meter, |path, member, _| found.push((path.to_owned(), member.size())))?;
+        each(limited, &mut meter, |path, member, _| {
+            found.push((path.to_owned(), member.size()));
+            Ok(())
+        })?;
         Ok(found)
     }
 

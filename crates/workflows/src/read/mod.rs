@@ -143,7 +143,8 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
         Format::Table => {
             let file = Limited::new(File::open(path).map_err(Error::io(path))?, limits);
             let mut meter = file.meter();
-            table::read(&name, file, &mut meter).map_err(wrong).map(|one| vec![one])
+            let one = table::read(&name, file, &mut meter).map_err(|error| wrong(error.to_string()))?;
+            Ok(vec![one])
         }
         Format::WfFormat => wfformat::read(&whole()?).map_err(wrong).map(|one| vec![one]),
         Format::Nextflow => nextflow::read(&name, &whole()?).map_err(wrong).map(|one| vec![one]),

@@ -24,8 +24,10 @@ const TABLES: [&str; 8] =
     ["workflow", "workflowstate", "job", "job_edge", "job_instance", "jobstate", "invocation", "host"];
 /// Instructions of SQLite's virtual machine between two looks at the bounds.
 const STEPS_PER_LOOK: i32 = 100_000;
-/// Looks that a query may need: a hundred thousand tasks need a few thousand.
-const MAX_LOOKS: u64 = 200_000;
+/// Instructions that reading may take, at least and for each byte of the file. A row has tens of bytes and takes a few
+/// hundred instructions.
+const MIN_STEPS: u64 = 10_000_000;
+const STEPS_PER_BYTE: u64 = 200;
 /// How long reading a database may take.
 const MAX_DURATION: Duration = Duration::from_secs(60);
 
@@ -64,7 +66,7 @@ enum Failure {
 fn described(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::OperationInterrupted) => {
-            format!("its queries take more than {} s or too many steps", MAX_DURATION.as_secs())
+            format!("its queries take too many steps for its size, or more than {} s", MAX_DURATION.as_secs())
         }
         _ => error.to_string(),
     }
@@ -83,13 +85,21 @@ fn open(path: &Path, limits: &Limits) -> rusqlite::Result<Connection> {
     database.pragma_update(None, "cell_size_check", true)?;
     database.pragma_update(None, "mmap_size", 0)?;
     let begun = Instant::now();
-    let mut n_looks = 0;
+    let mut steps_left = MIN_STEPS.saturating_add(stored_bytes(path).saturating_mul(STEPS_PER_BYTE));
     let is_too_long = move || {
-        n_looks += 1;
-        n_looks > MAX_LOOKS || begun.elapsed() > MAX_DURATION
+        steps_left = steps_left.saturating_sub(STEPS_PER_LOOK as u64);
+        steps_left == 0 || begun.elapsed() > MAX_DURATION
     };
     database.progress_handler(STEPS_PER_LOOK, Some(is_too_long))?;
     Ok(database)
+}
+
+/// Bytes of a database, with those that are not yet merged into its file.
+fn stored_bytes(path: &Path) -> u64 {
+    let mut log = path.as_os_str().to_owned();
+    log.push("-wal");
+    let length = |path: &Path| path.metadata().map_or(0, |found| found.len());
+    length(path) + length(Path::new(&log))
 }
 
 /// Checks that everything that is read is an ordinary table.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io::Read;
 
-use files::Meter;
+use files::{LimitExceeded, Meter};
 
 use crate::duplicates::Seen;
 use crate::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
@@ -56,10 +56,10 @@ pub fn is_header(line: &str) -> bool {
 
 /// Reads one run. Invalid rows are skipped with a warning, and duplicate rows are skipped: they are not further attempts.
 /// `meter` belongs to the reader that the bytes come from.
-pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording, String> {
+pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording, TableError> {
     let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(from);
     meter.next_record();
-    let header = reader.byte_headers().map_err(|error| error.to_string())?.clone();
+    let header = reader.byte_headers().map_err(|error| TableError::at(1, &error))?.clone();
     let columns: HashMap<String, usize> = header
         .iter()
         .enumerate()
@@ -67,7 +67,7 @@ pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording,
         .collect();
     for required in REQUIRED {
         if !columns.contains_key(required) {
-            return Err(format!("not a table of jobs: it has no column {required}"));
+            return Err(TableError::Invalid(format!("not a table of jobs: it has no column {required}")));
         }
     }
     let mut recording = Recording::new(name);
@@ -81,16 +81,16 @@ pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording,
     let (mut seen, mut n_repeated) = (Seen::default(), 0);
     loop {
         line += 1;
-        meter.next_row().map_err(|error| error.to_string())?;
+        meter.next_row()?;
         match reader.read_byte_record(&mut row) {
             Ok(false) => break,
-            Err(error) => {
-                if is_limit(&error) {
-                    return Err(format!("line {line}: {error}"));
+            Err(error) => match TableError::at(line, &error) {
+                TableError::Invalid(_) => {
+                    recording.warn(format!("line {line} is skipped: {error}"));
+                    continue;
                 }
-                recording.warn(format!("line {line} is skipped: {error}"));
-                continue;
-            }
+                limit => return Err(limit),
+            },
             Ok(true) => {}
         }
         if row.len() != header.len() {
@@ -121,7 +121,7 @@ pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording,
         }
     }
     if recording.run.attempts.is_empty() {
-        return Err("the table contains no job".into());
+        return Err(TableError::Invalid("the table contains no job".into()));
     }
     if n_repeated > 0 {
         recording.warn(format!("{n_repeated} duplicate rows are skipped"));
@@ -130,10 +130,26 @@ pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording,
     Ok(recording)
 }
 
-/// Whether an error means that the input is too large, so that reading on makes no sense.
-fn is_limit(error: &csv::Error) -> bool {
-    let csv::ErrorKind::Io(error) = error.kind() else { return false };
-    error.get_ref().is_some_and(|inner| inner.is::<files::LimitExceeded>())
+/// Why a table is not read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TableError {
+    #[error("{0}")]
+    Invalid(String),
+    /// The input is too large; nothing that follows can be read either.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+}
+
+impl TableError {
+    fn at(line: u64, error: &csv::Error) -> Self {
+        let limit = match error.kind() {
+            csv::ErrorKind::Io(error) => {
+                error.get_ref().and_then(|inner| inner.downcast_ref::<LimitExceeded>())
+            }
+            _ => None,
+        };
+        limit.map_or_else(|| Self::Invalid(format!("line {line}: {error}")), |limit| Self::Limit(*limit))
+    }
 }
 
 struct Row<'a> {
