@@ -1,6 +1,7 @@
 //! Reads windows from an archive, batch by batch in order of time.
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 
 use archive::{Archive, Selection, Snapshot};
@@ -11,12 +12,45 @@ use crate::window::{JobFilter, ThreadWindow, WindowBatch, WindowSpec};
 
 /// How much is read at once: no more of an archive is in memory than this much of every node.
 const SLICE: Millis = Millis::HOUR;
+/// How many hours without readings may lie between two readings.
+const MAX_HOURS_BEFORE: i64 = 48;
 
-/// The sampling period of an archive: that of its slowest node, at the node's densest; one second if it is empty.
+/// How often a slice is read again of which a compaction removed a file.
+const MAX_TRIES: usize = 5;
+
+/// The sampling period of an archive: that of most of its nodes, at the node's densest, and of two the
+/// shorter; one second if it is empty. Nodes that are read less often have no windows.
 pub fn period_of(archive: &Archive) -> archive::Result<Millis> {
     let snapshot = archive.snapshot(Selection::default())?;
-    let periods = snapshot.nodes().into_iter().map(|node| snapshot.period(&node));
-    Ok(periods.max().unwrap_or(Millis::SECOND))
+    let mut n_nodes: BTreeMap<Millis, usize> = BTreeMap::new();
+    for node in snapshot.nodes() {
+        *n_nodes.entry(snapshot.period(&node)).or_default() += 1;
+    }
+    let most = n_nodes.into_iter().max_by_key(|(period, n_nodes)| (*n_nodes, Reverse(*period)));
+    Ok(most.map_or(Millis::SECOND, |(period, _)| period))
+}
+
+/// Whether any node of an archive is read as often as `period`. Warns of nodes that are read less often,
+/// because they have no windows.
+pub(crate) fn has_period(archive: &Archive, period: Millis) -> archive::Result<bool> {
+    let snapshot = archive.snapshot(Selection::default())?;
+    let periods: Vec<(NodeName, Millis)> =
+        snapshot.nodes().into_iter().map(|node| (node.clone(), snapshot.period(&node))).collect();
+    let has_period = periods.iter().any(|(_, found)| *found == period);
+    for (node, found) in periods.iter().filter(|(_, found)| has_period && *found > period) {
+        let (found, period) = (found.as_seconds(), period.as_seconds());
+        tracing::warn!("{node} is left out: it is read every {found} s, and not every {period} s");
+    }
+    Ok(has_period)
+}
+
+/// The hours of an archive in which windows can start, in order. A reading accounts for steps before it, so
+/// hours before one with readings count as well.
+pub(crate) fn hours_of(snapshot: &Snapshot, period: Millis) -> BTreeSet<Timestamp> {
+    let longest_gap = period.0.saturating_mul(i64::from(Derivation::default().max_missed) + 2);
+    let n_before = (longest_gap / SLICE.0 + 1).min(MAX_HOURS_BEFORE);
+    let hours = snapshot.hours_with_readings();
+    hours.iter().flat_map(|hour| (0..=n_before).map(|before| *hour - Millis(SLICE.0 * before))).collect()
 }
 
 /// The windows of an archive that are read.
@@ -38,20 +72,16 @@ impl Reading<'_> {
         mut visit: impl FnMut(WindowBatch) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let archive = self.archive.with_stop(self.control.stop());
-        let Some((first, last)) = archive.snapshot(Selection::default())?.span() else {
-            return Ok(());
-        };
-        let begin = first.floor(SLICE);
-        let n_slices = ((last - begin).0 / SLICE.0 + 1) as u64;
-        for slice in 0..n_slices {
-            let from = begin + Millis(SLICE.0 * slice as i64);
-            for batch in self.slice(&archive, from)? {
+        let hours = hours_of(&archive.snapshot(Selection::default())?, self.spec.period);
+        let n_hours = hours.len() as u64;
+        for (done, hour) in (1..).zip(hours) {
+            for batch in read_again(|| self.slice(&archive, hour))? {
                 self.control.check().map_err(archive::Error::from)?;
                 if visit(batch)?.is_break() {
                     return Ok(());
                 }
             }
-            self.control.report(slice + 1, n_slices).map_err(archive::Error::from)?;
+            self.control.report(done, n_hours).map_err(archive::Error::from)?;
         }
         Ok(())
     }
@@ -68,6 +98,17 @@ impl Reading<'_> {
             windows.add(&snapshot, &node, self.filter, self.spec, from..from + SLICE)?;
         }
         Ok(windows.into_batches(self.spec))
+    }
+}
+
+/// Reads, and reads again if a compaction removed a file meanwhile.
+pub(crate) fn read_again<T>(mut read: impl FnMut() -> archive::Result<T>) -> archive::Result<T> {
+    let mut tries = 1;
+    loop {
+        match read() {
+            Err(error) if error.is_not_found() && tries < MAX_TRIES => tries += 1,
+            outcome => return outcome,
+        }
     }
 }
 
@@ -114,6 +155,9 @@ impl Windows {
         spec: &WindowSpec,
         starts: Range<Timestamp>,
     ) -> archive::Result<()> {
+        if snapshot.period(node) > spec.period {
+            return Ok(());
+        }
         let derivation = Derivation { period: spec.period, ..Derivation::default() };
         let traces = snapshot.traces(node, &derivation)?;
         let job_series = JobSeries::read(snapshot, node, filter, spec, starts.start)?;
@@ -214,7 +258,7 @@ impl JobSeries {
 
 #[cfg(test)]
 mod tests {
-    use workload::{Control, Set, Stop};
+    use workload::{Control, Cpu, Set, Source, Stop, ThreadReading, Ticks};
 
     use super::*;
     use crate::channel::JobChannel;
@@ -246,6 +290,42 @@ mod tests {
         let starts: Vec<i64> =
             windows(&test.archive, &JobFilter::All, &spec(20, 10)).into_iter().map(|one| one.0).collect();
         assert_eq!(starts, [-30, -20, -10, 0, 10, 20, 30, 40]);
+    }
+
+    #[test]
+    fn years_without_readings_between_two_cost_nothing() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 41, 1, |_, _| Some("1"));
+        // Clocks that started at the epoch, and at the end of this century.
+        test.write("n2", 0..2, 1, |_, _| Some("1"));
+        test.write("n3", 4_102_444_800..4_102_444_802, 1, |_, _| Some("1"));
+        let hours = hours_of(&test.archive.snapshot(Selection::default()).unwrap(), Millis::SECOND);
+        assert!(hours.len() <= 8, "{}", hours.len());
+        assert_eq!(windows(&test.archive, &JobFilter::All, &spec(20, 20)).len(), 2);
+    }
+
+    #[test]
+    fn a_slow_node_is_left_out_and_does_not_slow_down_the_others() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 41, 1, |_, _| Some("1"));
+        test.write("n2", START - 1..START + 41, 1, |_, _| Some("1"));
+        let mut slow = test.archive.loader(Source { period: Millis(15_000), ..test.source() }).unwrap();
+        for step in 0..20 {
+            let thread = ThreadReading {
+                cpu: Cpu(0),
+                ticks: Ticks::default(),
+                owner: Owner::Job(JobId::new("2").unwrap()),
+            };
+            let time = Timestamp::from_seconds(START + step * 15);
+            slow.push(&NodeName::new("slow").unwrap(), time, &thread).unwrap();
+        }
+        slow.finish().unwrap();
+        assert_eq!(period_of(&test.archive).unwrap(), Millis::SECOND);
+        assert!(has_period(&test.archive, Millis::SECOND).unwrap());
+        assert!(!has_period(&test.archive, Millis(5_000)).unwrap());
+        let found = windows(&test.archive, &JobFilter::All, &spec(20, 20));
+        assert!(found.iter().all(|(_, node, ..)| node != "slow"));
+        assert_eq!(found.len(), 4);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The contract of every detector, on small data of known kinds.
 
+use std::path::Path;
+
 use learn::artifact::Provenance;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
@@ -12,6 +14,7 @@ use crate::config::{DetectorConfig, ValidConfig};
 use crate::data::{KnownJobs, TrainingData};
 use crate::detector::{DetectorKind, Finding, Level};
 use crate::error::DetectError;
+use crate::monitor::Monitor;
 use crate::sample::Sample;
 use crate::trained::TrainedDetector;
 use crate::training::{Training, TrainingStep};
@@ -304,4 +307,27 @@ fn training_stops_on_request() {
     });
     assert!(matches!(stopped, Err(DetectError::Stopped(_))));
     assert_eq!(n_epochs, 1);
+}
+
+#[test]
+fn no_value_in_a_stored_detector_makes_it_panic_hang_or_fill_memory() {
+    let store = |kind: &str, dir: &Path| {
+        let trained = fit(kind.parse().unwrap(), &data(4), &config());
+        trained.write(dir, &Provenance::default()).unwrap();
+    };
+    let use_model = |dir: &Path| {
+        let trained = TrainedDetector::read(dir).map_err(|error| error.to_string())?;
+        // A detector for other windows does not get these.
+        if trained.window_spec(1).n_steps == N_STEPS && trained.channels().len() == 4 {
+            let batch = faulty(batch(100_000, 4, 3));
+            let findings = trained.examine(&batch);
+            trained.explain(&batch, &findings, &[0, 9]);
+            let (known, classifier) = (KnownJobs::default(), None);
+            Monitor { detector: &trained, known: &known, classifier }.alarms(&batch);
+        }
+        Ok(())
+    };
+    let kinds = DetectorKind::ALL.map(DetectorKind::name);
+    let test = "contract::no_value_in_a_stored_detector_makes_it_panic_hang_or_fill_memory";
+    testbed::hostile_model::assert_harmless(test, &kinds, store, use_model);
 }

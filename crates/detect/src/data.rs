@@ -7,7 +7,7 @@ use learn::artifact::DataOrigin;
 use sha2::{Digest, Sha256};
 use workload::{Control, JobId, Label, Millis, Set};
 
-use crate::archive_windows::{Reading, period_of};
+use crate::archive_windows::{Reading, has_period, period_of};
 use crate::channel::{JobChannel, N_RATES};
 use crate::config::ValidConfig;
 use crate::error::DetectError;
@@ -129,7 +129,9 @@ impl<'a> Sampler<'a> {
         seed: u64,
         control: Control<'a>,
     ) -> archive::Result<Self> {
-        Ok(Self { archive, config, seed, control, labels: archive.labels()?, period: period_of(archive)? })
+        let period = period_of(archive)?;
+        has_period(archive, period)?;
+        Ok(Self { archive, config, seed, control, labels: archive.labels()?, period })
     }
 
     /// The training and the validation sample.

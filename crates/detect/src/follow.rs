@@ -11,7 +11,7 @@ use archive::{Archive, Selection};
 use serde::Serialize;
 use workload::{Millis, NodeName, Timestamp};
 
-use crate::archive_windows::batch_at;
+use crate::archive_windows::{batch_at, read_again};
 use crate::window::{WindowBatch, WindowSpec};
 
 /// Nodes whose last readings are within this, or within two sampling periods, of each other agree.
@@ -52,7 +52,7 @@ impl<'a> ArchiveFollower<'a> {
 
     /// The windows that end with the newest readings, of nodes that have new ones.
     pub fn poll(&mut self) -> archive::Result<NewWindows> {
-        let snapshot = self.archive.snapshot(Selection::default())?;
+        let snapshot = read_again(|| self.archive.snapshot(Selection::default()))?;
         let mut ends = BTreeMap::new();
         for node in snapshot.nodes() {
             if let Some((_, last)) = snapshot.bounds(&node) {
@@ -69,7 +69,7 @@ impl<'a> ArchiveFollower<'a> {
             let start = end - self.spec.length();
             let is_new = |node: &NodeName| self.last.get(node).is_none_or(|last| *last < start);
             let nodes: Vec<NodeName> = nodes.into_iter().filter(is_new).collect();
-            if let Some(batch) = batch_at(self.archive, &nodes, self.spec, start)? {
+            if let Some(batch) = read_again(|| batch_at(self.archive, &nodes, self.spec, start))? {
                 self.last.extend(nodes.into_iter().map(|node| (node, start)));
                 batches.push(batch);
             }

@@ -10,6 +10,16 @@ use workload::{
 /// The time at which most tests start: a whole hour.
 pub const START: i64 = 1_800_000_000;
 
+fn source() -> Source {
+    Source {
+        origin: "a test".into(),
+        measure: Measure::Counter,
+        ticks_per_second: 100,
+        modes: ModeSet::ALL,
+        period: Millis::SECOND,
+    }
+}
+
 pub struct TestArchive {
     pub archive: Archive,
     writer: Writer,
@@ -21,15 +31,13 @@ impl TestArchive {
         let dir = tempfile::tempdir().unwrap();
         let address = dir.path().join("archive").display().to_string();
         let archive = Archive::open_or_create(&address, &Settings::default()).unwrap();
-        let source = Source {
-            origin: "a test".into(),
-            measure: Measure::Counter,
-            ticks_per_second: 100,
-            modes: ModeSet::ALL,
-            period: Millis::SECOND,
-        };
-        let writer = archive.writer(source, WriterSettings::default()).unwrap();
+        let writer = archive.writer(source(), WriterSettings::default()).unwrap();
         Self { archive, writer, _dir: dir }
+    }
+
+    /// The source of its readings.
+    pub fn source(&self) -> Source {
+        source()
     }
 
     /// Writes readings of the first CPUs of a node, each of which is in user mode all the time. `owner` is the job of

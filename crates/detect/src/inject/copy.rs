@@ -12,7 +12,7 @@ use workload::{
 };
 
 use super::{Fault, into_job};
-use crate::archive_windows::period_of;
+use crate::archive_windows::{hours_of, period_of};
 use crate::window::JobFilter;
 
 /// The resolution of copied rates.
@@ -46,13 +46,10 @@ pub fn copy(
         modes: [Mode::User, Mode::System, Mode::Iowait, Mode::Idle].into_iter().collect(),
         period,
     })?;
-    let span = from.snapshot(Selection::default())?.span();
-    let (first, last) = span.unwrap_or((Timestamp(0), Timestamp(0)));
-    let first = first.floor(Millis::HOUR);
-    let n_hours = ((last - first).0 / Millis::HOUR.0 + 1) as u64;
+    let hours = hours_of(&from.snapshot(Selection::default())?, period);
+    let n_hours = hours.len() as u64;
     let mut injections = Vec::new();
-    for index in 0..n_hours {
-        let hour = first + Millis(Millis::HOUR.0 * index as i64);
+    for (index, hour) in (0..).zip(hours) {
         let selection = Selection { from: hour, to: hour + Millis::HOUR, ..Selection::default() };
         let snapshot = from.snapshot(selection)?;
         for node in snapshot.nodes() {
