@@ -13,6 +13,7 @@ use parquet::schema::types::Type;
 
 use crate::atomic::AtomicFile;
 use crate::error::{Error, Result};
+use crate::spreadsheet::guarded;
 
 /// Rows that are in memory before they are written.
 const ROWS_PER_GROUP: usize = 50_000;
@@ -132,7 +133,7 @@ fn failed(path: &Path, error: impl ToString) -> Error {
 
 fn shown(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) => text.clone(),
+        Cell::Text(text) => guarded(text).into_owned(),
         Cell::Int(int) => int.to_string(),
         Cell::Float(float) => float.to_string(),
         Cell::Time(time) => (*time as f64 / 1e3).to_string(),

@@ -41,11 +41,6 @@ impl Cells {
         self.ends.push(self.text.len());
     }
 
-    /// How many bytes of text there are.
-    pub fn n_bytes(&self) -> usize {
-        self.text.len()
-    }
-
     pub fn n_cells(&self) -> usize {
         self.ends.len()
     }

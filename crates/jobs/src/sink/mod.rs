@@ -6,8 +6,8 @@ mod swf;
 use std::io::Write;
 use std::path::Path;
 
-use files::AtomicFile;
 use files::table::{Cell, CellKind, TableWriter};
+use files::{AtomicFile, guarded};
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
@@ -37,7 +37,7 @@ const N_PARTS: usize = 16;
 
 fn write_csv(out: &mut dyn Write, table: &Table) -> std::io::Result<()> {
     let mut header = csv::Writer::from_writer(Vec::new());
-    header.write_record(table.columns.iter().map(|column| column.name.as_str()))?;
+    header.write_record(table.columns.iter().map(|column| guarded(&column.name).into_owned()))?;
     out.write_all(&header.into_inner().map_err(|error| error.into_error())?)?;
     let firsts: Vec<usize> = (0..table.n_rows()).step_by(ROWS_PER_PART).collect();
     for firsts in firsts.chunks(N_PARTS) {
@@ -53,9 +53,17 @@ fn write_csv(out: &mut dyn Write, table: &Table) -> std::io::Result<()> {
 fn csv_part(table: &Table, first: usize) -> std::io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for row in first..(first + ROWS_PER_PART).min(table.n_rows()) {
-        writer.write_record(table.columns.iter().map(|column| column.cell(row)))?;
+        writer.write_record(table.columns.iter().map(|column| csv_cell(column, row)))?;
     }
     writer.into_inner().map_err(|error| error.into_error())
+}
+
+fn csv_cell(column: &Column, row: usize) -> String {
+    let cell = column.cell(row);
+    match column.values {
+        Values::Numbers { .. } => cell,
+        Values::Text { .. } => guarded(&cell).into_owned(),
+    }
 }
 
 fn write_parquet(path: &Path, table: &Table) -> Result<()> {

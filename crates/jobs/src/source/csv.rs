@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use files::Limited;
+use files::{Limited, unguarded};
 
 use super::{check_columns, table_of};
 use crate::error::{Error, LineError, Result, TraceError};
@@ -21,7 +21,7 @@ pub fn parse(text: Limited<impl Read>, path: &Path) -> Result<Table> {
     let delimiter = if header.contains(&b'|') { b'|' } else { b',' };
     let mut reader = csv::ReaderBuilder::new().delimiter(delimiter).flexible(false).from_reader(text);
     let names: Vec<String> =
-        reader.headers().map_err(fault(path))?.iter().map(|name| name.trim().to_owned()).collect();
+        reader.headers().map_err(fault(path))?.iter().map(|name| unguarded(name.trim()).to_owned()).collect();
     if names.iter().all(String::is_empty) {
         return Err(Error::in_file(path)(TraceError::Empty));
     }
@@ -32,7 +32,7 @@ pub fn parse(text: Limited<impl Read>, path: &Path) -> Result<Table> {
     while reader.read_record(&mut record).map_err(fault(path))? {
         meter.next_row().map_err(Error::limit(path))?;
         for (column, cell) in cells.iter_mut().zip(&record) {
-            column.push(cell.trim());
+            column.push(unguarded(cell.trim()));
         }
     }
     Ok(table_of(names, &cells))

@@ -26,6 +26,12 @@ const BATCH: usize = 4_096;
 
 pub fn read(path: &Path, limits: &Limits) -> Result<Table> {
     let file = File::open(path).map_err(Error::io(path))?;
+    // The library panics on some contradictions between the footer and the pages.
+    let read = files::contain_panic(|| read_file(file, path, limits));
+    read.unwrap_or_else(|| Err(Error::in_file(path)(TraceError::Contradiction)))
+}
+
+fn read_file(file: File, path: &Path, limits: &Limits) -> Result<Table> {
     let n_bytes = file.metadata().map_err(Error::io(path))?.len();
     let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
     let metadata = reader.metadata();
@@ -153,6 +159,14 @@ impl Sink<'_> {
         Err(ColumnFault::Trace(TraceError::UnevenColumn { column, found, expected: n_rows }))
     }
 
+    /// Appends a cell. A dictionary can repeat a long text in a few bytes.
+    fn push(&mut self, cell: &str, cells: &mut Cells) -> Result<(), ColumnFault> {
+        self.n_cell_bytes += cell.len() as u64;
+        self.limits.check_expansion(self.n_cell_bytes, self.n_file_bytes).map_err(ColumnFault::Limit)?;
+        cells.push(cell);
+        Ok(())
+    }
+
     /// Appends the values of a column, nulls as empty cells. `show` gives none for a value that is no text.
     fn push_all<T: DataType>(
         &mut self,
@@ -174,19 +188,15 @@ impl Sink<'_> {
                 return Ok(());
             }
             let mut batch = batch.iter();
-            let before = cells.n_bytes();
             for row in 0..n_read {
                 let is_known = !is_optional || levels.get(row) == Some(&column.max_def_level());
                 let value = if is_known { batch.next() } else { None };
                 match value.map(&show) {
                     Some(None) => return Err(ColumnFault::Trace(unsupported(column))),
-                    Some(Some(cell)) => cells.push(&cell),
+                    Some(Some(cell)) => self.push(&cell, cells)?,
                     None => cells.push(""),
                 }
             }
-            // A dictionary can repeat a long text in a few bytes.
-            self.n_cell_bytes += (cells.n_bytes() - before) as u64;
-            self.limits.check_expansion(self.n_cell_bytes, self.n_file_bytes).map_err(ColumnFault::Limit)?;
         }
     }
 }

@@ -5,6 +5,7 @@
 mod contract;
 mod files;
 mod golden;
+mod hostile;
 mod made;
 mod mismatch;
 mod properties;
