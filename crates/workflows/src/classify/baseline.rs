@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::workflow::{TaskAttempt, WorkflowRun};
 use learn::artifact::Tensors;
+use learn::artifact::restore::{RestoreError, ensure};
 use learn::stats::{MAD_TO_STD, quantile, softmax};
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +108,17 @@ impl Baseline {
             ranges.push((kind.to_owned(), quantity, range));
         }
         Self { ranges, threshold: 0.0 }
+    }
+
+    /// Checks a baseline that was read from a file.
+    pub fn check(&self) -> Result<(), RestoreError> {
+        let is_sorted = self.ranges.is_sorted_by(|a, b| (&a.0, a.1) <= (&b.0, b.1));
+        ensure(is_sorted, "the ranges of its baseline are not in order")?;
+        let is_valid = |(_, _, range): &(String, Quantity, Range)| {
+            let std_devs = [range.task_std, range.run_std, range.run_p90.map_or(1.0, |(_, std)| std)];
+            std_devs.iter().all(|std_dev| *std_dev > 0.0)
+        };
+        ensure(self.ranges.iter().all(is_valid), "a standard deviation of its baseline is not positive")
     }
 
     pub fn range(&self, kind: &str, quantity: Quantity) -> Option<&Range> {

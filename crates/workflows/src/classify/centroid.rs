@@ -1,5 +1,6 @@
 //! The class with the nearest mean delays: a simple classifier to compare others with.
 
+use learn::artifact::restore::{self, RestoreError, ensure, expect, expect_rows};
 use learn::artifact::{Tensor, Tensors};
 use learn::stats::{softmax, squared_distance};
 
@@ -57,14 +58,15 @@ impl Centroid {
         row.iter().zip(&self.means).zip(&self.std_devs).map(cell).collect()
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let features: FeatureSet = serde_json::from_value(settings.clone()).ok()?;
-        let row = |name: &str| tensors.get(name).and_then(Tensor::as_f32).map(<[f32]>::to_vec);
+    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Result<Self, RestoreError> {
+        let features: FeatureSet = restore::settings(settings)?;
         let n_columns = features.features.len();
-        let centres = row("centres")?.chunks_exact(n_columns.max(1)).map(<[f32]>::to_vec).collect();
+        let row = |name: &str| expect(tensors, name, &[n_columns]).map(<[f32]>::to_vec);
         let (means, std_devs) = (row("means")?, row("deviations")?);
-        let is_complete = means.len() == n_columns && std_devs.len() == n_columns;
-        is_complete.then_some(Self { features, means, std_devs, centres })
+        ensure(std_devs.iter().all(|std_dev| *std_dev > 0.0), "a standard deviation is not positive")?;
+        let centres = expect_rows(tensors, "centres", n_columns)?;
+        let centres = centres.chunks_exact(n_columns).map(<[f32]>::to_vec).collect();
+        Ok(Self { features, means, std_devs, centres })
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
-use learn::artifact::{Provenance, Tensors, part_of, within};
+use learn::artifact::restore::{RestoreError, ensure};
+use learn::artifact::{ArtifactError, Provenance, Tensors, part_of, within};
 use learn::family::{Family, Stored};
 use learn::stats::median;
 use serde::{Deserialize, Serialize};
@@ -183,23 +184,29 @@ impl TrainedClassifier {
     }
 
     pub fn read(directory: &Path) -> Result<Self> {
-        let Stored { member: kind, mut body, tensors, .. } =
-            <ClassifierKind as Family>::read::<Body>(directory)?;
+        let stored = <ClassifierKind as Family>::read::<Body>(directory)?;
+        Ok(Self::restore(stored).map_err(|error| ArtifactError::damaged(directory, error))?)
+    }
+
+    fn restore(stored: Stored<ClassifierKind, Body>) -> std::result::Result<Self, RestoreError> {
+        let Stored { member: kind, mut body, tensors, .. } = stored;
         if kind == ClassifierKind::Baseline {
             body.classes = baseline_classes();
         }
-        let damaged = || Error::file(directory, "the weights do not match the manifest");
-        let classifier = restore(kind, &body.settings, &tensors, &body.baseline).ok_or_else(damaged)?;
+        body.baseline.check()?;
+        ensure(body.classes.len() >= 2, "it has fewer than two classes")?;
+        ensure(body.early.len() <= FRACTIONS.len(), "it has too many classifiers of unfinished runs")?;
+        // The hash in the manifest covers the weights only.
+        let restore = |settings: &serde_json::Value, tensors: &Tensors| {
+            let classifier = restore(kind, settings, tensors, &body.baseline)?;
+            ensure(classifier.n_classes() == body.classes.len(), "its parts are for different classes")?;
+            Ok::<_, RestoreError>(classifier)
+        };
+        let classifier = restore(&body.settings, &tensors)?;
         let mut early = Vec::new();
         for (at, (progress, settings)) in body.early.iter().enumerate() {
-            let tensors = part_of(&tensors, &format!("early{at}"));
-            let classifier = restore(kind, settings, &tensors, &body.baseline).ok_or_else(damaged)?;
+            let classifier = restore(settings, &part_of(&tensors, &format!("early{at}")))?;
             early.push(EarlyClassifier { progress: *progress, classifier });
-        }
-        // The hash in the manifest covers the weights only.
-        let is_other = |one: &dyn Classifier| one.n_classes() != body.classes.len();
-        if is_other(classifier.as_ref()) || early.iter().any(|early| is_other(early.classifier.as_ref())) {
-            return Err(Error::file(directory, "the manifest and the weights have different classes"));
         }
         let Body { classes, baseline, origin, median_attempts, min_attempts, .. } = body;
         Ok(Self { kind, classes, baseline, origin, classifier, median_attempts, min_attempts, early })
@@ -298,11 +305,11 @@ fn restore(
     settings: &serde_json::Value,
     tensors: &Tensors,
     baseline: &Baseline,
-) -> Option<Box<dyn Classifier>> {
+) -> std::result::Result<Box<dyn Classifier>, RestoreError> {
     if kind.network().is_some() {
-        return Some(Box::new(Picture::restore(settings, tensors)?));
+        return Ok(Box::new(Picture::restore(settings, tensors)?));
     }
-    Some(match kind {
+    Ok(match kind {
         ClassifierKind::Centroid => Box::new(centroid::Centroid::restore(settings, tensors)?),
         ClassifierKind::Trees => Box::new(trees::Trees::restore(settings, tensors)?),
         ClassifierKind::Slowdown => Box::new(slowdown::Slowdown::restore(settings, tensors)?),

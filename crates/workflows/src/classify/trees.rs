@@ -1,11 +1,12 @@
 //! Gradient-boosted trees on delays by kind of task: one ensemble per class, against all other classes.
 
 use learn::artifact::Tensors;
+use learn::artifact::restore::{self, RestoreError};
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
 use workload::Stop;
 
 use super::{Classifier, Evidence, TrainingSet};
-use crate::error::Result;
+use crate::error;
 use crate::features::{Feature, FeatureSet, Quantity, RunSummary, Statistic};
 
 const QUANTITIES: [Quantity; 7] = [
@@ -26,7 +27,7 @@ pub struct Trees {
 }
 
 impl Trees {
-    pub fn fit(training: &TrainingSet<'_>, seed: u64, stop: &Stop) -> Result<Self> {
+    pub fn fit(training: &TrainingSet<'_>, seed: u64, stop: &Stop) -> error::Result<Self> {
         let features = FeatureSet::of(&training.runs, &QUANTITIES, &STATISTICS);
         let rows = features.rows(&training.runs);
         let weights = vec![1.0; rows.n_rows()];
@@ -41,10 +42,10 @@ impl Trees {
         Ok(Self { features, by_class })
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let features: FeatureSet = serde_json::from_value(settings.clone()).ok()?;
-        let by_class = restore_all("class", tensors, features.features.len()).ok()?;
-        Some(Self { features, by_class })
+    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Result<Self, RestoreError> {
+        let features: FeatureSet = restore::settings(settings)?;
+        let by_class = restore_all("class", tensors, features.features.len())?;
+        Ok(Self { features, by_class })
     }
 
     pub fn features(&self) -> &FeatureSet {

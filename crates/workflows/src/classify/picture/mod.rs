@@ -6,6 +6,7 @@ pub mod net;
 mod objective;
 pub mod weights;
 
+use learn::artifact::restore::{self, RestoreError, ensure, expect};
 use learn::artifact::{Tensor, Tensors};
 use learn::nn::ops::linear::{Activation, Linear};
 use learn::nn::parameters::Parameters;
@@ -182,16 +183,20 @@ impl Picture {
         Ok(())
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let Stored { network, n_classes } = serde_json::from_value(settings.clone()).ok()?;
-        let mut parameters = Parameters::default();
-        let net = Net::new(network, n_classes, &mut parameters, 0);
-        parameters.load(tensors).ok()?;
-        let scale = tensors
-            .get(SCALE)
-            .and_then(Tensor::as_f32)
-            .map(|values| values.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect());
-        Some(Self { network, net, parameters, scale: scale.unwrap_or_default(), n_classes })
+    pub fn restore(
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> std::result::Result<Self, RestoreError> {
+        let Stored { network, n_classes } = restore::settings(settings)?;
+        let (net, parameters) =
+            Parameters::restore(tensors, |parameters| Net::new(network, n_classes, parameters, 0))?;
+        let scale = match tensors.contains_key(SCALE) {
+            true => expect(tensors, SCALE, &[net.n_features, 2])?,
+            false => &[],
+        };
+        let scale: Vec<(f32, f32)> = scale.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+        ensure(scale.iter().all(|(_, std_dev)| *std_dev > 0.0), "a standard deviation is not positive")?;
+        Ok(Self { network, net, parameters, scale, n_classes })
     }
 }
 

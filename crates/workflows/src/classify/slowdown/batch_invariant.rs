@@ -2,6 +2,7 @@
 //! monotone in it.
 
 use learn::Matrix;
+use learn::artifact::restore::{self, RestoreError, ensure};
 use learn::artifact::{Tensors, part_of, within};
 use learn::boost::{BoostSettings, BoostedTrees, restore_all, tensors_of};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings, LabelledPoints};
@@ -103,12 +104,16 @@ impl BatchInvariant {
         tensors
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let features: FeatureSet = serde_json::from_value(settings.clone()).ok()?;
+    pub fn restore(
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> std::result::Result<Self, RestoreError> {
+        let features: FeatureSet = restore::settings(settings)?;
         let n_columns = features.features.len();
-        let by_fault = restore_all(BY_FAULT, tensors, n_columns).ok()?;
-        let fault_classifier = ExtraTrees::restore(&part_of(tensors, FAULT_CLASSIFIER), n_columns).ok()?;
-        Some(Self { features, by_fault, fault_classifier })
+        let by_fault = restore_all(BY_FAULT, tensors, n_columns)?;
+        let fault_classifier = ExtraTrees::restore(&part_of(tensors, FAULT_CLASSIFIER), n_columns)?;
+        ensure(fault_classifier.n_classes() == by_fault.len(), "its parts are for different faults")?;
+        Ok(Self { features, by_fault, fault_classifier })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The view that remembers the training set: which classes similar runs had, and whether a run is similar to any.
 
 use learn::Matrix;
+use learn::artifact::restore::{RestoreError, ensure, expect, expect_rows, expect_vector};
 use learn::artifact::{Tensor, Tensors, part_of, within};
 use learn::extra_trees::{ExtraTrees, ExtraTreesSettings, LabelledPoints};
 use learn::stats::squared_distance;
@@ -83,6 +84,10 @@ impl Memory {
         self.distances.partition_point(|known| *known < found) as f64 / self.distances.len().max(1) as f64
     }
 
+    pub fn n_classes(&self) -> usize {
+        self.boosted.n_classes()
+    }
+
     pub fn settings(&self) -> serde_json::Value {
         self.boosted.settings()
     }
@@ -101,14 +106,20 @@ impl Memory {
             .collect()
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let values = |name: &str| tensors.get(name).and_then(Tensor::as_f32).map(<[f32]>::to_vec);
+    pub fn restore(
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> std::result::Result<Self, RestoreError> {
         let boosted = Trees::restore(settings, &part_of(tensors, "boosted"))?;
         let n_columns = boosted.features().features.len();
-        let extra_trees = ExtraTrees::restore(&part_of(tensors, "randomised"), n_columns).ok()?;
-        let (rows, std_devs, distances) = (values("rows")?, values("deviations")?, values("distances")?);
-        let fits = n_columns > 0 && rows.len().is_multiple_of(n_columns) && std_devs.len() == n_columns;
-        fits.then(|| Self { extra_trees, boosted, rows: Matrix::new(rows, n_columns), std_devs, distances })
+        let extra_trees = ExtraTrees::restore(&part_of(tensors, "randomised"), n_columns)?;
+        ensure(extra_trees.n_classes() == boosted.n_classes(), "its trees are for different classes")?;
+        let rows = Matrix::new(expect_rows(tensors, "rows", n_columns)?.to_vec(), n_columns);
+        let std_devs = expect(tensors, "deviations", &[n_columns])?.to_vec();
+        ensure(std_devs.iter().all(|std_dev| *std_dev > 0.0), "a standard deviation is not positive")?;
+        let distances = expect_vector(tensors, "distances")?.to_vec();
+        ensure(distances.is_sorted(), "the distances of its runs are not in order")?;
+        Ok(Self { extra_trees, boosted, rows, std_devs, distances })
     }
 }
 

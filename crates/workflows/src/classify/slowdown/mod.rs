@@ -14,6 +14,7 @@
 mod batch_invariant;
 mod memory;
 
+use learn::artifact::restore::{self, RestoreError, ensure};
 use learn::artifact::{Tensors, part_of, within};
 use serde::{Deserialize, Serialize};
 use workload::Stop;
@@ -92,12 +93,17 @@ impl Slowdown {
         Ok(Self { settings, batch_invariant, memory: Memory::fit(training, seed, stop)? })
     }
 
-    pub fn restore(settings: &serde_json::Value, tensors: &Tensors) -> Option<Self> {
-        let stored: Stored = serde_json::from_value(settings.clone()).ok()?;
+    pub fn restore(
+        settings: &serde_json::Value,
+        tensors: &Tensors,
+    ) -> std::result::Result<Self, RestoreError> {
+        let stored: Stored = restore::settings(settings)?;
         let batch_invariant =
             BatchInvariant::restore(&stored.batch_invariant, &part_of(tensors, BATCH_INVARIANT))?;
         let memory = Memory::restore(&stored.memory, &part_of(tensors, MEMORY))?;
-        Some(Self { settings: stored.settings, batch_invariant, memory })
+        let n_classes = [batch_invariant.n_classes(), memory.n_classes()];
+        ensure(n_classes[0] == n_classes[1], "its views are for different classes")?;
+        Ok(Self { settings: stored.settings, batch_invariant, memory })
     }
 
     /// The probabilities of the view that decides about a run.
