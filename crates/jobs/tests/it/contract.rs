@@ -1,6 +1,7 @@
 //! The contract of every generator.
 
 use std::num::NonZeroUsize;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use jobs::fidelity::{CompareConfig, Fidelity, compare};
@@ -8,7 +9,7 @@ use jobs::generators::{
     Condition, GeneratorKind, LoadFactor, SampleExtent, SampleRequest, TimeSpan, TrainedGenerator,
     TrainingConfig,
 };
-use jobs::{Error, Preset, Table, Trace};
+use jobs::{Error, Preset, Table, Trace, sink};
 use learn::artifact::Provenance;
 use workload::{Stop, Stopped};
 
@@ -199,4 +200,28 @@ fn training_sampling_and_comparing_stop_within_a_second() {
     let seconds =
         seconds_to_stop(|stop| compare(&features, &features, CompareConfig::default(), stop).map(|_| ()));
     assert!(seconds < 1.0, "compare: {seconds} s");
+}
+
+#[test]
+fn no_value_in_a_stored_generator_makes_it_panic_hang_or_fill_memory() {
+    let store = |kind: &str, dir: &Path| {
+        trained(&trace(120), kind.parse().unwrap()).write(dir, &Provenance::default()).unwrap();
+    };
+    let use_model = |dir: &Path| {
+        let said = |error: Error| error.to_string();
+        let generator = TrainedGenerator::read(dir).map_err(said)?;
+        let out = tempfile::tempdir().unwrap();
+        let table = generator.sample(&request(70, 1), &Stop::default()).map_err(said)?;
+        sink::write(&out.path().join("sampled.csv"), &table, generator.schema()).map_err(said)?;
+        let extent = SampleExtent::Span(TimeSpan::new(1e9, 1e9 + 7_200.0).unwrap());
+        for extent in [extent, SampleExtent::LikeTraining] {
+            // A large sample is allowed, but it has to be possible to stop it.
+            let stop = Stop::after(Some(Duration::from_millis(500)));
+            let _ = generator.sample(&SampleRequest { extent, ..SampleRequest::default() }, &stop);
+        }
+        Ok(())
+    };
+    let kinds = GeneratorKind::ALL.map(GeneratorKind::name);
+    let test = "contract::no_value_in_a_stored_generator_makes_it_panic_hang_or_fill_memory";
+    testbed::hostile_model::assert_harmless(test, &kinds, store, use_model);
 }
