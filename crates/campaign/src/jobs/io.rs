@@ -45,7 +45,7 @@ fn write_events(
     until: &Until,
 ) -> Result<(), JobError> {
     let failed = || JobError::io(path.display().to_string());
-    let mut file = BufWriter::new(File::create(path).map_err(failed())?);
+    let mut file = BufWriter::new(File::create_new(path).map_err(failed())?);
     let size = rng.random_range(max_bytes / 4..=max_bytes.max(1));
     let mut written = 0;
     let mut line = String::new();
@@ -77,8 +77,7 @@ pub fn write_synchronous(spec: &JobSpec, until: &Until) -> Result<(), JobError> 
         let mut files = Vec::new();
         for number in 0..BAD_FILES {
             let file = OpenOptions::new()
-                .create(true)
-                .truncate(true)
+                .create_new(true)
                 .write(true)
                 .custom_flags(rustix::fs::OFlags::DSYNC.bits() as i32)
                 .open(path(number));
