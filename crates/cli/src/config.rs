@@ -1,25 +1,30 @@
 //! The configuration: defaults, overridden by the file, by the environment, and by flags.
 
 mod limits;
+mod s3;
 mod written;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use archive::{Retention, S3Settings, Settings};
+use archive::{Retention, Settings};
 use detect::DetectorConfig;
 use files::Limits;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
+use crate::access::{PASSWORD_VARIABLE, TOKEN_VARIABLE};
+
 use self::limits::LimitsConfig;
+use self::s3::S3Config;
 use self::written::Written;
 
 const FILE: &str = "tracewise.toml";
 const PREFIX: &str = "TRACEWISE_";
 /// Variables with that prefix that are not settings.
-const OTHER_VARIABLES: [&str; 2] = ["TRACEWISE_CONFIG", "TRACEWISE_DATA"];
+const OTHER_VARIABLES: [&str; 5] =
+    ["TRACEWISE_CONFIG", "TRACEWISE_DATA", "TRACEWISE_REMOTE_WRITE_URL", PASSWORD_VARIABLE, TOKEN_VARIABLE];
 
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -36,7 +41,7 @@ pub struct ArchiveConfig {
     pub address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spool: Option<PathBuf>,
-    pub s3: S3Settings,
+    pub s3: S3Config,
     pub retention: RetentionConfig,
 }
 
@@ -45,7 +50,7 @@ impl Default for ArchiveConfig {
         Self {
             address: "data/archive".into(),
             spool: None,
-            s3: S3Settings::default(),
+            s3: S3Config::default(),
             retention: RetentionConfig::default(),
         }
     }
@@ -79,9 +84,10 @@ impl Default for RecordConfig {
 impl Config {
     /// The settings that apply. Commands apply their flags on top.
     pub fn load(file: Option<&Path>) -> anyhow::Result<Self> {
-        let config = match in_force(file) {
-            Some(file) => Self::read(&file)?,
-            None => Self::default(),
+        let config = match (file, in_force(None)) {
+            (Some(file), _) => Self::read(file)?,
+            (None, Some(found)) => Self::read_found(&found)?,
+            (None, None) => Self::default(),
         };
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
@@ -92,8 +98,23 @@ impl Config {
 
     /// Rejects settings that no command could use.
     pub fn check(&self) -> anyhow::Result<()> {
+        self.archive.s3.check().context("[archive.s3]")?;
         self.detector.clone().validate().context("[detector]")?;
         self.limits.check().context("[limits]")
+    }
+
+    /// Reads a file that nobody named. Whoever can write to the directory may have put it there, so it cannot decide
+    /// where data and requests that are signed with the user's keys go.
+    fn read_found(file: &Path) -> anyhow::Result<Self> {
+        let config = Self::read(file)?;
+        if config.archive.address.contains("://") || config.archive.s3 != S3Config::default() {
+            bail!(
+                "{name} in this directory says where a bucket is, and requests to it are signed with your keys; if you \
+                 trust the file, pass --config {name}",
+                name = file.display()
+            );
+        }
+        Ok(config)
     }
 
     pub fn read(file: &Path) -> anyhow::Result<Self> {
@@ -133,7 +154,7 @@ impl Config {
     }
 
     pub fn archive_settings(&self) -> Settings {
-        Settings { s3: self.archive.s3.clone(), spool: self.archive.spool.clone(), ..Settings::default() }
+        Settings { s3: self.archive.s3.settings(), spool: self.archive.spool.clone(), ..Settings::default() }
     }
 
     /// What input may cost.
@@ -228,14 +249,15 @@ mod tests {
     fn the_environment_wins_over_the_file() {
         let config = with(&[
             ("TRACEWISE_ARCHIVE_ADDRESS", "elsewhere"),
-            ("TRACEWISE_ARCHIVE_S3_ENDPOINT", "http://s3"),
+            ("TRACEWISE_ARCHIVE_S3_ENDPOINT", "https://s3"),
             ("TRACEWISE_ARCHIVE_RETENTION_MAX_AGE", "2d"),
             ("TRACEWISE_DATA", "ignored"),
+            ("TRACEWISE_BEARER_TOKEN", "ignored"),
             ("HOME", "ignored"),
         ])
         .unwrap();
         assert_eq!(config.archive.address, "elsewhere");
-        assert_eq!(config.archive.s3.endpoint.as_deref(), Some("http://s3"));
+        assert_eq!(config.archive.s3.endpoint.as_deref(), Some("https://s3"));
         assert_eq!(config.retention().max_age, Some(Millis(2 * 86_400_000)));
     }
 

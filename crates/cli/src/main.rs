@@ -1,5 +1,6 @@
 //! The command `tracewise`: arguments, configuration, logging, exit codes.
 
+mod access;
 mod args;
 mod commands;
 mod config;
@@ -8,6 +9,7 @@ mod live_view;
 mod memory;
 mod output;
 mod progress;
+mod signals;
 mod times;
 
 use std::io::IsTerminal;
@@ -25,7 +27,7 @@ fn main() -> ExitCode {
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) if error.chain().any(|cause| cause.is::<Stopped>()) => {
             output::eprint_note("stopped");
-            ExitCode::from(commands::INTERRUPTED)
+            ExitCode::from(signals::exit_status())
         }
         Err(error) => {
             output::eprint_note(&format!("error: {}", output::one_line(&error)));

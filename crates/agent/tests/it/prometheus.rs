@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use archive::source::{AgentImport, PrometheusImport, PrometheusQuery};
+use archive::source::{AgentImport, Intake, Limits, PeerSettings, PrometheusImport, PrometheusQuery};
 use archive::{Archive, Selection, Settings};
 use testbed::fake_node::FakeNode;
 use testbed::http;
@@ -38,6 +38,7 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
     };
     let now = Timestamp::from(SystemTime::now());
     let (scraped, sampled) = (archive("scraped"), archive("sampled"));
+    let peer = PeerSettings::with_timeout(Duration::from_secs(10));
     let query = PrometheusQuery {
         url: server.url(),
         from: now - Millis(120_000),
@@ -45,11 +46,15 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
         metric: None,
         matchers: None,
         node_label: "instance".into(),
-        timeout: Duration::from_secs(10),
+        peer: peer.clone(),
     };
-    let (stop, control, timeout) = (Stop::default(), Control::default(), Duration::from_secs(10));
-    PrometheusImport::survey(query, &stop).unwrap().load(&scraped, &control).unwrap();
-    AgentImport::fetch(&agent.url(), None, timeout, &stop).unwrap().load(&sampled, &control).unwrap();
+    let (stop, control) = (Stop::default(), Control::default());
+    let intake = Intake { limits: Limits::default(), now };
+    PrometheusImport::survey(query, &intake, &stop).unwrap().load(&scraped, &control).unwrap();
+    AgentImport::fetch(&agent.url(), None, &peer, &intake, &stop)
+        .unwrap()
+        .load(&sampled, &control)
+        .unwrap();
 
     let (scraped, sampled) = (traces(&scraped, "127.0.0.1"), traces(&sampled, "n1"));
     assert_eq!((scraped.len(), sampled.len()), (8, 8));

@@ -1,5 +1,6 @@
 //! The command line: arguments and their help.
 
+mod access;
 mod analyze;
 mod campaign;
 mod detect;
@@ -16,6 +17,7 @@ use workload::{JobId, NodeName, Timestamp};
 
 use crate::times::parse_time;
 
+pub use access::AccessArgs;
 pub use analyze::{Analysis, AnalyzeCommand, SamplingArgs, SpectrumArgs, WhichSet};
 pub use campaign::{
     CampaignCommand, CampaignRunArgs, CompareArgs, FitArgs, InjectArgs, JobArgs, LabelAddArgs, LabelCommand,
@@ -177,9 +179,8 @@ pub struct ImportArgs {
     /// The label that names the node
     #[arg(long, value_name = "LABEL", default_value = "instance", requires = "prometheus")]
     pub node_label: String,
-    /// How long to wait for an answer of the server
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = parse_duration, conflicts_with = "files")]
-    pub timeout: Duration,
+    #[command(flatten)]
+    pub access: AccessArgs,
     /// Print the result as JSON
     #[arg(long)]
     pub json: bool,

@@ -14,10 +14,10 @@ use serde::{Deserialize, Serialize};
 use workload::{Control, JobId, Millis, Set};
 
 use crate::args::{Analysis, AnalyzeCommand, SamplingArgs, SpectrumArgs, WhichSet};
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
@@ -28,7 +28,7 @@ pub fn run(command: AnalyzeCommand, config: &Config) -> anyhow::Result<ExitCode>
 }
 
 fn spectrum(args: &SpectrumArgs, config: &Config) -> anyhow::Result<()> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let (archive, kinds) = open(&args.analysis, config)?;
     let settings = SpectrumSettings { segment: args.segment };
     let progress = Progress::new(format!("reading {}", archive.address()));
@@ -66,7 +66,7 @@ fn show_spectra(report: &SpectrumReport) -> anyhow::Result<()> {
 }
 
 fn sampling(args: &SamplingArgs, config: &Config) -> anyhow::Result<()> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let (archive, kinds) = open(&args.analysis, config)?;
     let millis = |intervals: &Vec<_>| intervals.iter().copied().map(Millis::from).collect();
     let settings = SamplingSettings {

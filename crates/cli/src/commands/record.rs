@@ -12,10 +12,11 @@ use workload::derive::Scale;
 use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, ThreadId, Trace};
 
 use crate::args::RecordArgs;
-use crate::commands::{node_name, stop_on_ctrl_c};
+use crate::commands::node_name;
 use crate::config::Config;
 use crate::live_view::LiveView;
-use crate::output::{eprint_note, print};
+use crate::output::{eprint_note, print, print_json_line};
+use crate::signals::stop_on_signals;
 
 /// Characters of a bar.
 const BAR: usize = 40;
@@ -38,7 +39,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let settings = WriterSettings { segment_length, ..WriterSettings::default() };
     let mut writer = archive.writer(source.clone(), settings)?;
 
-    let stop = stop_on_ctrl_c(args.duration)?;
+    let stop = stop_on_signals(args.duration)?;
     eprint_note(&format!("recording {name} into {address} every {interval:?}; Ctrl-C ends"));
 
     let mut sampler = Sampler::new(interval);
@@ -61,7 +62,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
             Err(error @ archive::Error::NoSpace { .. }) => {
                 n_refused += 1;
                 if n_refused.is_power_of_two() {
-                    eprint_note(&format!("warning: {error} ({n_refused} readings refused so far)"));
+                    eprint_note(&lost_warning(&error, n_refused));
                 }
             }
             Err(error) => return Err(error.into()),
@@ -106,9 +107,7 @@ impl View {
                 .iter()
                 .map(|(cpu, rates)| json!({ "cpu": cpu, "rates": rates.map(|rates| *rates.as_array()) }))
                 .collect();
-            return print(
-                &json!({ "time": reading.time, "node": self.node, "threads": threads }).to_string(),
-            );
+            return print_json_line(&json!({ "time": reading.time, "node": self.node, "threads": threads }));
         }
         let known: Vec<Rates> = rates.iter().filter_map(|(_, rates)| *rates).collect();
         if known.is_empty() {
@@ -151,8 +150,15 @@ impl View {
     }
 
     fn end(&self, n_missed: u64, n_refused: u64) {
-        eprint_note(&format!("{} readings kept, {n_refused} refused, {n_missed} ticks missed", self.n_kept));
+        eprint_note(&format!(
+            "{} readings kept, {n_refused} lost because they could not be written, {n_missed} ticks missed",
+            self.n_kept
+        ));
     }
+}
+
+fn lost_warning(error: &archive::Error, n_lost: u64) -> String {
+    format!("warning: {error}; {n_lost} readings were lost so far")
 }
 
 fn bar(rates: Rates) -> String {
@@ -160,4 +166,17 @@ fn bar(rates: Rates) -> String {
     let (user, system, iowait) = (cells(rates.user()), cells(rates.system()), cells(rates.iowait()));
     let rest = BAR.saturating_sub(user + system + iowait);
     format!("{}{}{}{}", "█".repeat(user), "▒".repeat(system), "░".repeat(iowait), "·".repeat(rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_reported_with_what_was_lost() {
+        let error = archive::Error::NoSpace { path: "traces/.spool".into() };
+        let warning = lost_warning(&error, 4);
+        assert!(warning.ends_with("; 4 readings were lost so far"), "{warning}");
+        assert!(!warning.contains("nothing"), "{warning}");
+    }
 }

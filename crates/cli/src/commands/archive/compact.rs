@@ -9,13 +9,13 @@ use serde_json::json;
 use workload::{Control, Millis, Timestamp};
 
 use crate::args::CompactArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let archive = args.data.open(config)?.with_stop(&stop);
     let now = Timestamp::from(SystemTime::now());
     let merged = if args.dry_run {

@@ -1,5 +1,6 @@
 //! `tracewise archive export`
 
+use std::borrow::Cow;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,17 +13,17 @@ use serde_json::json;
 use workload::{Coverage, Derivation, JobReading, NodeName, Timestamp, Trace};
 
 use crate::args::{ExportArgs, ExportFormat, ExportTable};
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &ExportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let to_stdout = args.out == Path::new("-");
     if args.json && to_stdout {
         bail!("--json and --out - both want stdout");
     }
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let progress = Progress::new("exporting");
     let n_rows = if to_stdout {
@@ -161,7 +162,19 @@ fn export_jobs(
     Ok(readings.len() as u64)
 }
 
-/// A name as a CSV cell, quoted if it has to be.
-fn cell(name: &str) -> std::borrow::Cow<'_, str> {
-    if name.contains([',', '"']) { format!("\"{}\"", name.replace('"', "\"\"")).into() } else { name.into() }
+/// A name as a CSV cell: guarded against spreadsheets, and quoted if it has to be.
+fn cell(name: &str) -> Cow<'_, str> {
+    let name = files::guarded(name);
+    if name.contains([',', '"', '\r', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")).into() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_stays_one_cell_and_is_no_formula() {
+        let shown = ["n1", "a,b", "say \"x\"", "=1+1", "=A1,B1"].map(|name| cell(name).into_owned());
+        assert_eq!(shown, ["n1", "\"a,b\"", "\"say \"\"x\"\"\"", "'=1+1", "\"'=A1,B1\""]);
+    }
 }

@@ -8,10 +8,10 @@ use serde_json::json;
 use workload::{Coverage, Derivation, Owner, Rates, Trace};
 
 use crate::args::ShowArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
 const COLUMNS: usize = 60;
@@ -30,7 +30,7 @@ struct ThreadSummary {
 }
 
 pub fn run(args: &ShowArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let nodes = snapshot.nodes();
     let progress = Progress::new("reading");

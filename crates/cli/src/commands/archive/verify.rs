@@ -6,14 +6,14 @@ use report::text::{show_bytes, show_count};
 use workload::Control;
 
 use crate::args::VerifyArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &VerifyArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.data.open(config)?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let progress = Progress::new("checking");
     let tell = |done, total| progress.update(done, total);
     let report = archive.verify(&Control::new(&stop, &tell))?;

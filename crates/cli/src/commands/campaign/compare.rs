@@ -8,13 +8,13 @@ use campaign::simulate::compare::{CompareSettings, Comparison, compare, write};
 use workload::Control;
 
 use crate::args::CompareArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &CompareArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let read = |address: &str| -> anyhow::Result<Vec<JobTrace>> {
         let archive = Archive::open(address, &config.archive_settings())?;
         let progress = Progress::new(format!("reading {address}"));

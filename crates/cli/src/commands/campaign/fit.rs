@@ -9,14 +9,14 @@ use serde_json::json;
 use workload::{Control, Label};
 
 use crate::args::FitArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
 pub fn run(args: &FitArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let archive = args.data.open(config)?;
     let labels = archive.labels()?;
     let progress = Progress::new(format!("reading {}", archive.address()));

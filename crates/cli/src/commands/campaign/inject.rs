@@ -9,10 +9,10 @@ use report::text::show_count;
 use workload::Control;
 
 use crate::args::InjectArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &InjectArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if !(args.strength > 0.0 && args.strength <= 1.0) {
@@ -31,7 +31,7 @@ pub fn run(args: &InjectArgs, config: &Config) -> anyhow::Result<ExitCode> {
         seed: args.seed,
     };
     let progress = Progress::new(format!("copying {}", from.address()));
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let report = |done, total| progress.update(done, total);
     let injections = copy(&from, &into, &settings, Control::new(&stop, &report))?;
     drop(progress);

@@ -35,7 +35,8 @@ struct Row {
 fn add(args: &LabelAddArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.data.open(config)?;
     let file = || args.labels.display().to_string();
-    let mut reader = csv::Reader::from_path(&args.labels).with_context(file)?;
+    let text = files::read(&args.labels, &config.limits())?;
+    let mut reader = csv::Reader::from_reader(text.as_slice());
     let rows: Vec<Row> = reader.deserialize().collect::<Result<_, csv::Error>>().with_context(file)?;
     if rows.is_empty() {
         bail!("{}: it has no jobs; write one row per job with the columns job,kind,set", file());

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::{anyhow, bail};
 use archive::Archive;
 use campaign::Plan;
 use campaign::run::{RunError, RunEvent, RunSettings, SlurmError, Submit};
@@ -11,10 +11,11 @@ use report::text::{show_count, show_duration};
 
 use super::{job_runner, label};
 use crate::args::CampaignRunArgs;
-use crate::commands::{INTERRUPTED, node_name, stop_on_ctrl_c};
-use crate::config::Config;
+use crate::commands::node_name;
+use crate::config::{Config, read_text};
 use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
+use crate::signals::{exit_status, stop_on_signals};
 
 /// On a disk; the directory for temporary files often is not.
 const SCRATCH: &str = "/var/tmp";
@@ -28,7 +29,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
         bail!("--interval has to be at least {SHORTEST_INTERVAL:?}, the resolution of the kernel's counters");
     }
     let file = args.plan.display().to_string();
-    let text = std::fs::read_to_string(&args.plan).with_context(|| file.clone())?;
+    let text = read_text(&args.plan, &config.limits())?;
     let cpus = campaign::jobs::allowed_cpus()?;
     let plan = Plan::from_toml(&file, &text, cpus.len())?;
     let settings = RunSettings {
@@ -44,7 +45,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let progress = Progress::new(format!("recording into {address}"));
     let show = |event: RunEvent<'_>| match event {
         RunEvent::CampaignStarted { campaign, n_jobs } => {
@@ -67,7 +68,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
     let labels = match outcome {
         Err(error @ RunError::Stopped(_)) => {
             eprint_note(&error.to_string());
-            return Ok(ExitCode::from(INTERRUPTED));
+            return Ok(ExitCode::from(exit_status()));
         }
         outcome => outcome.map_err(with_hint)?,
     };

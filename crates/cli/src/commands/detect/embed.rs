@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::{Applied, KEY, key};
 use crate::args::TableArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json};
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let applied = Applied::open(&args.model, config)?;
@@ -20,7 +20,7 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut n_windows = 0;
-    applied.for_each(&stop_on_ctrl_c(None)?, |batch| {
+    applied.for_each(&stop_on_signals(None)?, |batch| {
         for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
             let mut row = key(&batch, thread, detector);
             row.extend(finding.embedding.iter().map(|value| Cell::Float(f64::from(*value))));

@@ -9,10 +9,10 @@ use workload::Control;
 
 use super::{detector_settings, with_hint};
 use crate::args::EvaluateArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if !(0.0..=0.5).contains(&args.contaminate) {
@@ -24,7 +24,7 @@ pub fn run(args: &EvaluateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.data.open(config)?;
     let settings = detector_settings(config)?;
     let seed = args.seed.unwrap_or(settings.train.seed);
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let experiment = Experiment {
         archive: &archive,
         detectors: &args.detectors,

@@ -10,9 +10,9 @@ use workload::{Cpu, JobId, NodeName};
 
 use super::{Applied, labelled_points, with_hint};
 use crate::args::ExplainArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
 /// The number of kinds that are named on the terminal.
@@ -34,7 +34,7 @@ struct ExplainedWindow {
 pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let applied = Applied::open(&args.model, config)?;
     let detector = &applied.detector;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let opened;
     let reference = match &args.reference {
         Some(address) => {

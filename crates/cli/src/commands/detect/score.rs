@@ -11,9 +11,9 @@ use workload::{JobId, NodeName};
 
 use super::{Applied, KEY, key};
 use crate::args::TableArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
+use crate::signals::stop_on_signals;
 
 /// The number of jobs that are listed on the terminal.
 const MAX_SHOWN: usize = 10;
@@ -41,7 +41,7 @@ pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
     columns.extend(names.iter().map(|name| (name.as_str(), CellKind::Float)));
     let mut table = TableWriter::create(&args.out, &columns)?;
     let mut jobs: BTreeMap<(JobId, NodeName), JobScores> = BTreeMap::new();
-    applied.for_each(&stop_on_ctrl_c(None)?, |batch| {
+    applied.for_each(&stop_on_signals(None)?, |batch| {
         for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
             let threshold = monitor.threshold(&thread.job);
             let of_job = jobs.entry((thread.job.clone(), thread.node.clone())).or_default();

@@ -12,10 +12,10 @@ use workload::Control;
 
 use super::{detector_settings, with_hint};
 use crate::args::TrainArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let archive = args.data.open(config)?;
@@ -23,7 +23,7 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let seed = args.seed.unwrap_or(settings.train.seed);
     let progress = Progress::new(format!("reading {}", archive.address()));
     let report = |done, total| progress.update(done, total);
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let checkpoint = checkpoint_of(&args.out);
     let training = Training {
         kind: args.detector,

@@ -12,16 +12,16 @@ use workload::Timestamp;
 use super::explain::kinds_text;
 use super::{labelled_points, with_hint};
 use crate::args::WatchArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::config::Config;
-use crate::output::{eprint_note, print};
+use crate::output::{eprint_note, print, print_json_line};
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
 pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let detector = TrainedDetector::read(&args.model)?;
     let archive = args.data.open(config)?;
     detector.check_period(&archive).map_err(with_hint)?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let known = KnownJobs::new(&archive.labels()?);
     let classifier = KindClassifier::fit(&labelled_points(&detector, &archive, &stop)?);
     let monitor = Monitor { detector: &detector, known: &known, classifier: classifier.as_ref() };
@@ -69,7 +69,7 @@ fn note_differences(differences: &[ClockDifference], reported: &mut Vec<ClockDif
 fn print_alarms(as_json: bool, time: Timestamp, batch: &WindowBatch, alarms: &[Alarm]) -> anyhow::Result<()> {
     let n_windows = batch.threads().len();
     if as_json {
-        return print(&json!({ "time": time, "windows": n_windows, "alarms": alarms }).to_string());
+        return print_json_line(&json!({ "time": time, "windows": n_windows, "alarms": alarms }));
     }
     let summary = match alarms.len() {
         0 => "no alarms".to_owned(),

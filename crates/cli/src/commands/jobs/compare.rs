@@ -8,13 +8,13 @@ use jobs::fidelity::{CompareConfig, compare, report};
 
 use super::{print_warnings, with_hint};
 use crate::args::CompareTracesArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json, print_table};
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &CompareTracesArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_nodes = args.nodes.map(NonZeroU64::try_from).transpose();
     let n_nodes = n_nodes.map_err(|_| anyhow::anyhow!("--nodes has to be at least 1"))?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let real = args.reading.read(&args.real, limits)?;
     let synthetic = real.read_counterpart(&args.synthetic, limits).map_err(with_hint)?;
     print_warnings(&args.synthetic, &synthetic);

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::with_hint;
 use crate::args::ReplayTraceArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json, print_table};
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &ReplayTraceArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_nodes = args.nodes.map(NonZeroU64::try_from).transpose();
     let n_nodes = n_nodes.map_err(|_| anyhow::anyhow!("--nodes has to be at least 1"))?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let features = args.reading.read(&args.input, limits)?.features()?;
     let trace = ReplayTrace::from_features(&features).map_err(|error| with_hint(error.into()))?;
     let n_jobs = trace.jobs().len();

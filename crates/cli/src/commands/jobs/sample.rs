@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::with_hint;
 use crate::args::SampleArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json};
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &SampleArgs) -> anyhow::Result<ExitCode> {
     let request = request(args)?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let started = Instant::now();
     let trained = TrainedGenerator::read(&args.model)?;
     if matches!(request.extent, SampleExtent::Span(_)) && !trained.has_calendar() {

@@ -12,13 +12,13 @@ use serde_json::json;
 
 use super::with_hint;
 use crate::args::TrainGeneratorArgs;
-use crate::commands::stop_on_ctrl_c;
 use crate::output::{eprint_note, print, print_json};
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &TrainGeneratorArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let n_epochs = args.epochs.map(NonZeroUsize::try_from).transpose();
     let n_epochs = n_epochs.map_err(|_| anyhow::anyhow!("--epochs has to be at least 1"))?;
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let trace = args.reading.read(&args.input, limits)?;
     let config = TrainingConfig { n_epochs, seed: args.seed };
     let report = |progress: jobs::generators::TrainingProgress| {

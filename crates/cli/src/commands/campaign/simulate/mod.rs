@@ -12,15 +12,16 @@ use archive::{Archive, LoadReport};
 use campaign::simulate::model::Model;
 use campaign::simulate::schedule::ClusterSettings;
 use campaign::simulate::{SimulateError, into_archive, recorded_model, stream};
+use files::Limits;
 use report::text::{show_bytes, show_count};
 use serde_json::json;
 use workload::{Control, Label, Millis, Timestamp};
 
 use crate::args::SimulateArgs;
-use crate::commands::stop_on_ctrl_c;
-use crate::config::Config;
+use crate::config::{Config, read_text};
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 use crate::times::show_time;
 use view::View;
 
@@ -34,7 +35,7 @@ const MAX_SPEED: f64 = 1e6;
 pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let model = match &args.model {
         None => recorded_model()?,
-        Some(file) => read_model(file)?,
+        Some(file) => read_model(file, &config.limits())?,
     };
     if !(args.hours > 0.0 && args.hours <= MAX_HOURS) {
         bail!("--hours has to be above 0 and at most {MAX_HOURS}");
@@ -60,7 +61,7 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if args.live {
         return run_live(args, &settings, &model, &archive);
     }
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let (progress, begin) = (Progress::new("simulating"), Instant::now());
     let update = |done, total| progress.update(done, total);
     let (report, labels) =
@@ -83,9 +84,9 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read_model(file: &Path) -> anyhow::Result<Model> {
+fn read_model(file: &Path, limits: &Limits) -> anyhow::Result<Model> {
     let name = || file.display().to_string();
-    let text = std::fs::read_to_string(file).with_context(name)?;
+    let text = read_text(file, limits)?;
     Model::from_json(&text).with_context(name)
 }
 
@@ -140,7 +141,7 @@ fn run_live(
     model: &Model,
     archive: &Archive,
 ) -> anyhow::Result<ExitCode> {
-    let stop = stop_on_ctrl_c(args.duration)?;
+    let stop = stop_on_signals(args.duration)?;
     eprint_note(&format!(
         "simulating {} nodes × {} threads into {}; Ctrl-C ends",
         args.nodes,

@@ -5,7 +5,7 @@ use serde_json::json;
 use workload::{Mode, NodeReading, Owner};
 
 use crate::live_view::LiveView;
-use crate::output::print;
+use crate::output::{print, print_json_line};
 use crate::times::show_time;
 
 /// Nodes that are shown on a terminal.
@@ -36,9 +36,8 @@ impl View {
         if self.is_json {
             let threads: usize = readings.iter().map(|reading| reading.threads.len()).sum();
             let (took, late) = (status.took.as_secs_f64(), status.late.as_secs_f64());
-            return print(
-                &json!({ "time": status.time, "threads": threads, "took_seconds": took, "late_seconds": late })
-                    .to_string(),
+            return print_json_line(
+                &json!({ "time": status.time, "threads": threads, "took_seconds": took, "late_seconds": late }),
             );
         }
         let second = status.n_seconds % SECONDS_PER_SUMMARY;
