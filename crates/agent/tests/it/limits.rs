@@ -138,7 +138,7 @@ fn those_who_guess_passwords_cost_little_and_keep_nobody_out() {
         let guess = |number: usize| {
             let (mut n_wrong, mut n_limited) = (0usize, 0usize);
             while !is_over.load(Ordering::Relaxed) {
-                let user = if number % 2 == 0 { "prometheus" } else { "nobody" };
+                let user = if number.is_multiple_of(2) { "prometheus" } else { "nobody" };
                 match ask(&mut connect(HOLDER, agent.port), "/metrics", &login(user, "wrong")) {
                     401 => n_wrong += 1,
                     429 => n_limited += 1,
