@@ -253,7 +253,7 @@ def large_output(tools: Tools, directory: Path) -> Outcome:
     submitted = submit_directory(directory, jobstate([("a", EPOCH)]), "")
     with (submitted / "a.out.000").open("wb") as file:
         file.write(b"- invocation: True\n  hostname: node7\n")
-        file.truncate(6 << 30)
+        file.truncate(3 << 30)
     return workflows(tools, "read", submitted)
 
 
@@ -344,7 +344,7 @@ CASES = [
     Case(LOGS, "`jobstate.log` with an event at the time `inf`, drawn and read", drawn(INFINITE_JOBSTATE), is_bomb=True),
     Case(LOGS, "Nextflow's `trace.txt` with the time `inf`, drawn and read", drawn(INFINITE_NEXTFLOW), is_bomb=True),
     Case(LOGS, "task with a control character in its name, drawn as PNG", control_character),
-    Case(LOGS, "submit directory in which a task has printed 6 GB", large_output, is_bomb=True),
+    Case(LOGS, "submit directory in which a task has printed 3 GB", large_output, is_bomb=True),
     Case(NAMES, "workflow and task with terminal escape codes in their names", escape_codes),
     Case(NAMES, "task named `<!--<script>`, drawn as HTML", script_in_a_page),
 ]

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::text::printable;
 
 /// Draws to stdout if that is a terminal.
 pub struct LiveView(Option<ProgressBar>);
@@ -25,6 +26,7 @@ impl LiveView {
     /// Replaces what was drawn before.
     pub fn draw(&self, lines: &[String]) {
         if let Some(bar) = &self.0 {
+            let lines: Vec<_> = lines.iter().map(|line| printable(line)).collect();
             bar.set_message(lines.join("\n"));
             bar.tick();
         }

@@ -244,3 +244,42 @@ fn a_disk_cap_of_100_mb_per_second_is_a_fault() {
     stdout_of(inject.arg(first(&runs.join("normal"))));
     assert!(first(&folder.path().join("made/hdd_100")).is_file());
 }
+
+#[test]
+fn names_in_a_log_reach_neither_the_terminal_nor_other_directories() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.json");
+    let victim = folder.path().join("victim.csv");
+    std::fs::write(&victim, "precious").unwrap();
+    for name in [folder.path().join("victim").to_str().unwrap(), "../../victim", "a\u{1b}]0;owned\u{7}"] {
+        let task = serde_json::json!({ "name": "b\u{1b}[2J\u{9b}31m\nc", "runtime": 5 });
+        let instance = serde_json::json!({ "name": name, "workflow": { "tasks": [task] } });
+        std::fs::write(&path, instance.to_string()).unwrap();
+        let shown = stdout_of(tracewise().args(["workflows", "read"]).arg(&path));
+        assert!(!shown.contains(['\u{1b}', '\u{9b}', '\u{7}']), "{shown}");
+        assert!(shown.contains(r"b\u{1b}[2J\u{9b}31m\nc"), "{shown}");
+        let json = json_of(tracewise().args(["workflows", "read", "--json"]).arg(&path));
+        assert_eq!(json["attempts"][0]["task"], "b\u{1b}[2J\u{9b}31m\nc", "JSON has the name as it is");
+        let out = folder.path().join("out");
+        stdout_of(
+            tracewise().args(["workflows", "inject", "--fault", "loss_1", "--out"]).arg(&out).arg(&path),
+        );
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
+    }
+    assert_eq!(std::fs::read_dir(folder.path().join("out/loss_1")).unwrap().count(), 3);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3);
+}
+
+#[test]
+fn limits_of_the_configuration_apply_to_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("jobstate.log");
+    std::fs::write(&log, "1700000000 a SUBMIT 1.0 local - 1\n1700000000 b SUBMIT 2.0 local - 2\n").unwrap();
+    let read = |rows: &str| {
+        let mut command = tracewise();
+        command.env("TRACEWISE_LIMITS_ROWS", rows).args(["workflows", "read"]).arg(&log);
+        command
+    };
+    stdout_of(&mut read("2"));
+    assert!(refused(&mut read("1")).contains("raise the setting limits.rows"));
+}

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use files::Limits;
 use serde_json::json;
 use workflows::classify::{MissingInput, NotApplicable, TrainedClassifier, Verdict};
 
@@ -9,11 +10,11 @@ use super::warn;
 use crate::args::ClassifyArgs;
 use crate::output::{eprint_note, print, print_json};
 
-pub fn run(args: &ClassifyArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ClassifyArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let classifier = TrainedClassifier::read(&args.model)?;
     let (mut verdicts, mut is_complete) = (Vec::new(), true);
     for path in &args.runs {
-        let recordings = match workflows::read::read(path) {
+        let recordings = match workflows::read::read(path, limits) {
             Ok(recordings) => recordings,
             Err(error) => {
                 eprint_note(&error.to_string());

@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use files::Limits;
 use workflows::compare::compare;
 
 use super::read_run;
@@ -13,8 +14,8 @@ const MAX_NAMES: usize = 5;
 /// Tasks that are shown.
 const MAX_TASKS: usize = 15;
 
-pub fn run(args: &CompareRunsArgs) -> anyhow::Result<ExitCode> {
-    let (before, after) = (read_run(&args.before)?.run, read_run(&args.after)?.run);
+pub fn run(args: &CompareRunsArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let (before, after) = (read_run(&args.before, limits)?.run, read_run(&args.after, limits)?.run);
     let found = compare(&before, &after);
     if args.json {
         print_json(&found)?;

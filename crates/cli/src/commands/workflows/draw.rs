@@ -3,13 +3,14 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
+use files::Limits;
 use workflows::draw::{Gantt, Style, html, pixels, png, svg};
 
 use super::read_run;
 use crate::args::{DrawArgs, DrawStyle};
 
-pub fn run(args: &DrawArgs) -> anyhow::Result<ExitCode> {
-    let gantt = Gantt::new(&read_run(&args.run)?.run);
+pub fn run(args: &DrawArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let gantt = Gantt::new(&read_run(&args.run, limits)?.run);
     let style = match args.style {
         DrawStyle::Named => Style::Named,
         DrawStyle::Paper => Style::Paper,

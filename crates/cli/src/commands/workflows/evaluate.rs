@@ -3,19 +3,20 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use workflows::Dataset;
+use files::Limits;
 use workflows::evaluate::{Evaluation, EvaluationPlan, Protocol, evaluate, per_job, report};
+use workflows::{Dataset, Split};
 use workload::Stop;
 
-use super::super::stop_on_ctrl_c;
 use super::{missing_runs_warning, read_runs, training_plan, with_hint};
 use crate::args::EvaluateRunsArgs;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
-pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
-    let data = read_runs(&args.runs)?;
-    let stop = stop_on_ctrl_c(None)?;
+pub fn run(args: &EvaluateRunsArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let data = read_runs(&args.runs, limits)?;
+    let stop = stop_on_signals(None)?;
     if args.per_job {
         return rank_tasks(&data, args, &stop);
     }
@@ -32,12 +33,15 @@ pub fn run(args: &EvaluateRunsArgs) -> anyhow::Result<ExitCode> {
             Protocol::ALL.into_iter().filter(|one| one.is_possible(&data, has_split)).collect()
         }
     };
+    let is_used = protocols.contains(&Protocol::Authors);
+    let split = args.split.as_deref().filter(|_| is_used);
+    let split = split.map(|path| Split::read(path, &data, limits)).transpose()?;
     let mut all: Vec<Evaluation> = Vec::new();
     for protocol in protocols {
         let progress = Progress::new(format!("{name}, {}", protocol.name()));
         let update = |done: usize, total: usize| progress.update(done as u64, total as u64);
-        let split = args.split.as_deref();
-        let plan = EvaluationPlan { training: &training, protocol, split, is_nested: args.nested };
+        let plan =
+            EvaluationPlan { training: &training, protocol, split: split.as_ref(), is_nested: args.nested };
         let found = evaluate(&plan, &data, &stop, update);
         drop(progress);
         match found {

@@ -2,20 +2,21 @@
 
 use std::process::ExitCode;
 
+use files::Limits;
 use serde_json::json;
 use workflows::classify::{TrainedClassifier, Verdict};
 use workflows::read::follow::{RunFollower, Update};
 use workflows::workflow::TaskAttempt;
 
-use super::super::stop_on_ctrl_c;
 use super::classify::{missing_inputs_warning, one_line, with_hint};
 use crate::args::FollowArgs;
-use crate::output::{eprint_note, print};
+use crate::output::{eprint_note, print, print_json_line};
+use crate::signals::stop_on_signals;
 
-pub fn run(args: &FollowArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &FollowArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let classifier = args.model.as_deref().map(TrainedClassifier::read).transpose()?;
-    let mut follower = RunFollower::open(&args.log)?;
-    let stop = stop_on_ctrl_c(None)?;
+    let mut follower = RunFollower::open(&args.log, limits)?;
+    let stop = stop_on_signals(None)?;
     loop {
         if let Some(update) = follower.poll()? {
             let mut messages = update.recording.warnings.clone();
@@ -46,10 +47,10 @@ fn show(update: &Update, verdict: Option<&Verdict>, is_json: bool) -> anyhow::Re
     let n_over = count(&|one| one.is_over());
     let n_failed = count(&|one| one.exit_code.is_some_and(|code| code != 0));
     if is_json {
-        return print(&serde_json::to_string(&json!({
+        return print_json_line(&json!({
             "run": run.name, "seconds": run.makespan(), "attempts": run.attempts.len(), "over": n_over,
             "failed": n_failed, "is_over": update.is_over, "verdict": verdict,
-        }))?);
+        }));
     }
     let state = if update.is_over { "over" } else { "running" };
     print(&format!(

@@ -5,18 +5,20 @@ use std::fs;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use files::Limits;
 use workflows::inject::{Fault, Machine, inject};
+use workflows::read::table::file_stem;
 
 use super::{read_run, with_hint, write_run};
 use crate::args::InjectRunArgs;
 use crate::output::{eprint_note, print};
 
-pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
+pub fn run(args: &InjectRunArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let faults: Vec<Fault> = args.fault.iter().map(|text| Fault::parse(text)).collect::<Result<_, _>>()?;
     let machine = Machine { cores: args.cores, disk_write_mb_per_second: args.disk_write_rate };
     let (mut written, mut is_complete) = (HashSet::new(), true);
     for path in &args.runs {
-        let run = match read_run(path) {
+        let run = match read_run(path, limits) {
             Ok(recording) => recording.run,
             Err(error) => {
                 eprint_note(&format!("{error:#}"));
@@ -24,8 +26,10 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
                 continue;
             }
         };
-        if !written.insert(run.name.clone()) {
-            eprint_note(&format!("{} is skipped: another run has the name {}", path.display(), run.name));
+        // The name comes from the file.
+        let name = file_stem(&run.name);
+        if !written.insert(name.clone()) {
+            eprint_note(&format!("{} is skipped: another run has the name {name}", path.display()));
             is_complete = false;
             continue;
         }
@@ -33,7 +37,7 @@ pub fn run(args: &InjectRunArgs) -> anyhow::Result<ExitCode> {
             let injected = inject(&run, *fault, &machine, args.seed).map_err(with_hint)?;
             let directory = args.out.join(fault.label());
             fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
-            let out = directory.join(format!("{}.csv", injected.name));
+            let out = directory.join(format!("{name}.csv"));
             write_run(&injected, &out)?;
             let (after, before) = (injected.makespan(), run.makespan());
             print(&format!("{}: {after:.0} s instead of {before:.0} s", out.display()))?;

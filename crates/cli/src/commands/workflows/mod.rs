@@ -14,30 +14,33 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use files::Limits;
 use workflows::classify::{ClassifierKind, ClassifierSettings, TrainingPlan};
 use workflows::workflow::WorkflowRun;
 use workflows::{Dataset, Error, Recording, SettingsError};
 
 use crate::args::{TrainingArgs, WhichClassifier, WorkflowsCommand};
+use crate::config::Config;
 use crate::output::eprint_note;
 
-pub fn run(command: WorkflowsCommand) -> anyhow::Result<ExitCode> {
+pub fn run(command: WorkflowsCommand, config: &Config) -> anyhow::Result<ExitCode> {
+    let limits = config.limits();
     match command {
-        WorkflowsCommand::Read(args) => read::run(&args),
-        WorkflowsCommand::Draw(args) => draw::run(&args),
-        WorkflowsCommand::Train(args) => train::run(&args),
-        WorkflowsCommand::Classify(args) => classify::run(&args),
-        WorkflowsCommand::Evaluate(args) => evaluate::run(&args),
-        WorkflowsCommand::Follow(args) => follow::run(&args),
-        WorkflowsCommand::Inject(args) => inject::run(&args),
-        WorkflowsCommand::Compare(args) => compare::run(&args),
+        WorkflowsCommand::Read(args) => read::run(&args, &limits),
+        WorkflowsCommand::Draw(args) => draw::run(&args, &limits),
+        WorkflowsCommand::Train(args) => train::run(&args, &limits),
+        WorkflowsCommand::Classify(args) => classify::run(&args, &limits),
+        WorkflowsCommand::Evaluate(args) => evaluate::run(&args, &limits),
+        WorkflowsCommand::Follow(args) => follow::run(&args, &limits),
+        WorkflowsCommand::Inject(args) => inject::run(&args, &limits),
+        WorkflowsCommand::Compare(args) => compare::run(&args, &limits),
         WorkflowsCommand::Record(args) => record::run(&args),
     }
 }
 
 /// Reads a file with a single run and prints its warnings.
-fn read_run(path: &Path) -> anyhow::Result<Recording> {
-    let recording = workflows::read::read_one(path)?;
+fn read_run(path: &Path, limits: &Limits) -> anyhow::Result<Recording> {
+    let recording = workflows::read::read_one(path, limits)?;
     warn(path, &recording.warnings);
     Ok(recording)
 }
@@ -53,8 +56,8 @@ fn missing_runs_warning(missing: &[String]) -> Option<String> {
     Some(format!("{} runs of the split are not in the data, such as {first}", missing.len()))
 }
 
-fn read_runs(path: &Path) -> anyhow::Result<Dataset> {
-    let data = Dataset::read(path)?;
+fn read_runs(path: &Path, limits: &Limits) -> anyhow::Result<Dataset> {
+    let data = Dataset::read(path, limits)?;
     warn(path, &data.warnings);
     Ok(data)
 }

@@ -1,8 +1,9 @@
 //! `tracewise workflows read`
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::process::ExitCode;
 
+use files::Limits;
 use report::text::show_count;
 use serde_json::json;
 use workflows::workflow::{TaskName, WorkflowRun};
@@ -11,8 +12,8 @@ use super::warn;
 use crate::args::ReadArgs;
 use crate::output::{print, print_json, print_table};
 
-pub fn run(args: &ReadArgs) -> anyhow::Result<ExitCode> {
-    let recordings = workflows::read::read(&args.run)?;
+pub fn run(args: &ReadArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let recordings = workflows::read::read(&args.run, limits)?;
     for recording in &recordings {
         warn(&args.run, &recording.warnings);
     }
@@ -57,26 +58,33 @@ fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
     json!({ "run": run.name, "start": run.start(), "makespan": run.makespan(), "attempts": attempts })
 }
 
+/// The places of the attempts of each kind, in the order of the first of each.
+fn by_kind(run: &WorkflowRun) -> Vec<(&str, Vec<usize>)> {
+    let mut found: Vec<(&str, Vec<usize>)> = Vec::new();
+    let mut place_of: HashMap<&str, usize> = HashMap::new();
+    for (at, attempt) in run.attempts.iter().enumerate() {
+        let place = *place_of.entry(&attempt.kind).or_insert(found.len());
+        if place == found.len() {
+            found.push((&attempt.kind, Vec::new()));
+        }
+        found[place].1.push(at);
+    }
+    found
+}
+
 /// One row per kind: the number of tasks and their mean delays.
 fn show(run: &WorkflowRun) -> anyhow::Result<()> {
     let delays = run.delays();
-    let mut kinds: Vec<&str> = Vec::new();
-    for attempt in &run.attempts {
-        if !kinds.contains(&attempt.kind.as_str()) {
-            kinds.push(&attempt.kind);
-        }
-    }
-    let rows: Vec<Vec<String>> = kinds
-        .iter()
-        .map(|kind| {
-            let of: Vec<usize> = (0..delays.len()).filter(|at| run.attempts[*at].kind == *kind).collect();
+    let rows: Vec<Vec<String>> = by_kind(run)
+        .into_iter()
+        .map(|(kind, of)| {
             let mean = |value: &dyn Fn(usize) -> f64| {
                 format!("{:.1}", of.iter().map(|at| value(*at)).sum::<f64>() / of.len().max(1) as f64)
             };
             let count =
                 |is_such: &dyn Fn(usize) -> bool| of.iter().filter(|at| is_such(**at)).count().to_string();
             vec![
-                (*kind).to_owned(),
+                kind.to_owned(),
                 count(&|at| run.attempts[at].attempt == 1),
                 count(&|at| run.attempts[at].attempt > 1),
                 count(&|at| run.attempts[at].exit_code.is_some_and(|code| code != 0)),
@@ -108,8 +116,7 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
     print_table(&header, &rows)?;
     let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
     let started: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
-    let planned: BTreeSet<&TaskName> =
-        run.children.iter().flat_map(|(parent, children)| [parent].into_iter().chain(children)).collect();
+    let planned: BTreeSet<&TaskName> = run.graph.tasks().collect();
     let n_never = planned.difference(&started).count();
     let mut open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
     if n_never > 0 {

@@ -8,10 +8,10 @@ use workflows::dataset::NORMAL;
 use workflows::inject::Fault;
 use workflows::local::{LocalSettings, run as run_local};
 
-use super::super::stop_on_ctrl_c;
 use super::write_run;
 use crate::args::RecordRunsArgs;
 use crate::output::print;
+use crate::signals::stop_on_signals;
 
 pub fn run(args: &RecordRunsArgs) -> anyhow::Result<ExitCode> {
     let fault = match args.fault.as_str() {
@@ -23,7 +23,7 @@ pub fn run(args: &RecordRunsArgs) -> anyhow::Result<ExitCode> {
     let batch = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now())
         .format("%Y%m%dT%H%M%SZ")
         .to_string();
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     for number in 1..=args.runs {
         let name = format!("local-{batch}-run{number:04}");
         let recorded = run_local(&name, &args.out, fault, LocalSettings::default(), &stop)?;

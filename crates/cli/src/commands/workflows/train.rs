@@ -3,23 +3,24 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
+use files::Limits;
 use learn::artifact::{DataOrigin, Provenance};
 use report::text::show_count;
 use serde_json::json;
 use workflows::Split;
 use workflows::classify::TrainedClassifier;
 
-use super::super::stop_on_ctrl_c;
 use super::{missing_runs_warning, read_run, read_runs, training_plan, warn, with_hint};
 use crate::args::TrainRunsArgs;
 use crate::output::{eprint_note, print, print_json};
 use crate::progress::Progress;
+use crate::signals::stop_on_signals;
 
-pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
-    let mut data = read_runs(&args.runs)?;
+pub fn run(args: &TrainRunsArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
+    let mut data = read_runs(&args.runs, limits)?;
     let (mut train, mut validation) = ((0..data.runs.len()).collect::<Vec<_>>(), Vec::new());
     if let Some(path) = &args.split {
-        let split = Split::read(path, &data)?;
+        let split = Split::read(path, &data, limits)?;
         let conflicting = split.conflicting.iter();
         let conflicting =
             conflicting.map(|run| format!("{run} is skipped: the split and the data have different labels"));
@@ -28,7 +29,7 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     }
     for (label, path) in &args.add {
         data.warnings.clear();
-        let at = data.label(read_run(path)?, label);
+        let at = data.label(read_run(path, limits)?, label);
         warn(path, &data.warnings);
         validation.retain(|known| *known != at);
         if !train.contains(&at) {
@@ -37,7 +38,7 @@ pub fn run(args: &TrainRunsArgs) -> anyhow::Result<ExitCode> {
     }
     let plan = training_plan(args.classifier, &args.training, &data)?;
     let name = plan.kind().name();
-    let stop = stop_on_ctrl_c(None)?;
+    let stop = stop_on_signals(None)?;
     let progress = Progress::new(format!("training {name}"));
     let mut curve = Vec::new();
     let trained =
