@@ -1,5 +1,7 @@
 //! What every classifier guarantees.
 
+use std::path::Path;
+
 use learn::artifact::Provenance;
 use workflows::Error;
 use workflows::classify::{
@@ -217,4 +219,25 @@ fn reasons_name_the_tasks_the_delay_and_the_fault() {
     assert!(first.ratio > 2.0 && first.tasks.len() >= 6 && first.end > first.start, "{first:?}");
     let summary = &verdict.explanation.summary;
     assert!(summary.contains("stage_in of") && summary.ends_with(": network"), "{summary}");
+}
+
+#[test]
+fn no_value_in_a_stored_classifier_makes_it_panic_hang_or_fill_memory() {
+    let store = |kind: &str, dir: &Path| {
+        train(kind.parse().unwrap()).write(dir, &Provenance::default()).unwrap();
+    };
+    let data = dataset(3);
+    let use_model = |dir: &Path| {
+        let classifier = TrainedClassifier::read(dir).map_err(|error| error.to_string())?;
+        for run in data.runs.iter().step_by(5).map(|one| &one.recording.run) {
+            classifier.probabilities(run);
+            let _ = classifier.judge(run);
+            let _ = classifier.judge(&first_fraction(run, 0.5));
+        }
+        Ok(())
+    };
+    let kinds = KINDS.into_iter().filter(|kind| *kind != ClassifierKind::EfficientnetLite0);
+    let kinds: Vec<&str> = kinds.map(ClassifierKind::name).collect();
+    let test = "contract::no_value_in_a_stored_classifier_makes_it_panic_hang_or_fill_memory";
+    testbed::hostile_model::assert_harmless(test, &kinds, store, use_model);
 }
