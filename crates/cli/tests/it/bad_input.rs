@@ -150,7 +150,7 @@ fn a_prometheus_that_misbehaves_is_named_and_nothing_is_left_behind() {
     let refusal = r#"{"status":"error","errorType":"bad_data","error":"parse error at char 3"}"#;
     let cases = [
         (answer("400 Bad Request", refusal), "parse error at char 3"),
-        (answer("401 Unauthorized", "no"), "user:password"),
+        (answer("401 Unauthorized", "no"), "it needs a user and password, or a token"),
         (answer("500 Internal Server Error", "oops"), "500"),
         (answer("503 Service Unavailable", r#"{"status":"error","error":"starting"}"#), "starting"),
         (answer("200 OK", "<html>welcome</html>"), "not that of a Prometheus"),

@@ -8,8 +8,10 @@ mod commands;
 mod crash;
 mod detect;
 mod jobs;
+mod power_loss;
 mod prometheus;
 mod s3;
+mod safety;
 mod workflows;
 
 use std::collections::BTreeMap;
