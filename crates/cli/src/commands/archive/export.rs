@@ -165,7 +165,11 @@ fn export_jobs(
 /// A name as a CSV cell: guarded against spreadsheets, and quoted if it has to be.
 fn cell(name: &str) -> Cow<'_, str> {
     let name = files::guarded(name);
-    if name.contains([',', '"', '\r', '\n']) { format!("\"{}\"", name.replace('"', "\"\"")).into() } else { name }
+    if name.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", name.replace('"', "\"\"")).into()
+    } else {
+        name
+    }
 }
 
 #[cfg(test)]
