@@ -24,6 +24,7 @@ class Outcome:
     peak_bytes: int
     output: str  # standard output and standard error
     harm: str | None = None  # set by a case's own check: what went wrong although the command ended
+    notes: str | None = None  # what else is worth knowing
 
     @property
     def is_safe(self) -> bool:
@@ -32,6 +33,8 @@ class Outcome:
 
     def __str__(self) -> str:
         cost = f"{self.seconds:.1f} s, {self.peak_bytes / 1e6:,.0f} MB"
+        if self.notes is not None and self.harm is None:
+            cost = f"{self.notes}, {cost}"
         if self.harm is not None:
             return f"**{self.harm}** ({cost})"
         if self.status is None:

@@ -94,9 +94,20 @@ impl Spool {
 
     /// The paths in the archive of files that belong to sets which are final and not wholly published. A
     /// set whose commit cannot be read has none: it is not published either.
-    pub fn unpublished(&self) -> Result<BTreeSet<String>> {
-        let commits = self.sets()?.into_iter().filter_map(|folder| read_commit(&folder).ok().flatten());
-        Ok(commits.flat_map(|commit| commit.files).map(|file| file.path).collect())
+    pub fn unpublished(&self, store: &Store) -> Result<BTreeSet<String>> {
+        let mut unpublished = BTreeSet::new();
+        for folder in self.sets()? {
+            let Ok(Some(commit)) = read_commit(&folder) else { continue };
+            let paths: Vec<String> = commit.files.into_iter().map(|file| file.path).collect();
+            for path in &paths {
+                // A file has its name only when it is whole.
+                if !store.exists(path)? {
+                    unpublished.extend(paths);
+                    break;
+                }
+            }
+        }
+        Ok(unpublished)
     }
 
     /// The sets of this spool, including those that are being written.

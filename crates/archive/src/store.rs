@@ -196,6 +196,18 @@ impl Store {
         }
     }
 
+    pub fn exists(&self, path: &str) -> Result<bool> {
+        if let Some(root) = &self.folder {
+            return Ok(root.join(path).exists());
+        }
+        let location = self.object_path(path)?;
+        match self.wait(path, |objects| async move { objects.head(&location).await }) {
+            Ok(_) => Ok(true),
+            Err(error) if error.is_not_found() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     pub fn read_range(&self, path: &str, range: Range<u64>) -> Result<Bytes> {
         let location = self.object_path(path)?;
         self.wait(path, |objects| async move { objects.get_range(&location, range).await })

@@ -49,13 +49,13 @@ pub fn open_published(
     spool: &Spool,
     selection: &Selection,
 ) -> Result<(FilesByNode, FilesByNode)> {
-    let mut before = spool.unpublished()?;
+    let mut before = spool.unpublished(store)?;
     loop {
         let mut listed = Vec::new();
         for table in Table::ALL {
             listed.push(list_selected(store, table, selection)?);
         }
-        let after = spool.unpublished()?;
+        let after = spool.unpublished(store)?;
         // A set that was published meanwhile may have been seen in part.
         if !before.is_subset(&after) {
             before = after;

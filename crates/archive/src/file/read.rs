@@ -1,7 +1,6 @@
 //! Rows out of a file.
 
 use std::collections::HashMap;
-use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
 use parquet::errors::ParquetError;
@@ -202,8 +201,8 @@ fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
 
 /// The Parquet library panics on some files that nobody writes by accident.
 fn without_panic<T>(read: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
-    panic::catch_unwind(AssertUnwindSafe(read))
-        .unwrap_or_else(|_| Err(ParquetError::General("the Parquet reader failed".into())))
+    files::contain_panic(read)
+        .unwrap_or_else(|| Err(ParquetError::General("the Parquet reader failed".into())))
 }
 
 /// The part that every version of the footer has.

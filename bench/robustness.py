@@ -1,0 +1,190 @@
+"""What hostile input, kills and fuzzing do to Tracewise, before and after it was hardened.
+
+Writes docs/results/robustness.md. Run with `bench/run robustness`. With TRACEWISE_BEFORE, a directory with the
+programs `tracewise` and `tracewise-agent` of an earlier commit, every case is tried with both. FUZZ_RESULTS is
+the JSON that `scripts/fuzz --json` wrote. Names of areas as arguments run only those and print their rows.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import platform
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from hostile.case import Case, Outcome  # noqa: E402
+
+ROOT = Path(__file__).resolve().parent.parent
+AREAS = ["archive", "agent", "models", "workflows", "job_traces", "secrets"]
+BEFORE = os.environ.get("TRACEWISE_BEFORE")
+SEED = 19
+FINDINGS = {
+    1: "Opening an archive executes what its directory says",
+    2: "Answers of agents and Prometheus are stored unchecked",
+    3: "One wrong clock or slow node affects the whole cluster",
+    4: "Readers and HTTP clients have no size limit",
+    5: "Links and names in input decide where files are written",
+    6: "The agent can be starved by connections and wrong passwords",
+    7: "Stored models and weights cause panics, endless loops and allocations",
+    8: "Users can forge jobs",
+    9: "Damage to the journal costs an hour, is deleted, or stops every command",
+    10: "Labels can contradict each other",
+    11: "Workflow readers take quadratic time",
+    12: "Hostile workflow logs exhaust memory or never end",
+    13: "A hostile Parquet file stops every command",
+    15: "Secrets, file modes, pipes, terminal escapes",
+}
+
+
+def programs(directory: Path) -> dict[str, Path]:
+    return {name: directory / name for name in ("tracewise", "tracewise-agent")}
+
+
+def attempt(case: Case, tools: dict[str, Path]) -> Outcome:
+    folder = Path(tempfile.mkdtemp(prefix="tracewise-hostile-"))
+    here = Path.cwd()
+    try:
+        return case.attempt(tools, folder)
+    except Exception as error:  # a case whose input the old program cannot even take
+        return Outcome(status=1, seconds=0, peak_bytes=0, output=str(error), harm=f"not comparable: {type(error).__name__}")
+    finally:
+        os.chdir(here)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def cases(areas: list[str]) -> list[Case]:
+    found = [case for area in areas for case in importlib.import_module(f"hostile.{area}").CASES]
+    return sorted(found, key=lambda case: case.finding)
+
+
+def kills(tools: dict[str, Path], n_kills: int) -> tuple[int, int, int]:
+    """Kills `record` at random times: kills, acknowledged readings, and those of them that are kept."""
+    folder = Path(tempfile.mkdtemp(prefix="tracewise-kills-"))
+    archive = folder / "archive"
+    numbers = random.Random(SEED)
+    acknowledged: set[float] = set()
+    for round_number in range(n_kills):
+        recorder = subprocess.Popen(
+            [tools["tracewise"], "record", "--interval", "10ms", "--node", "n1", "--json", "--into", archive],
+            env={**os.environ, "TRACEWISE_RECORD_SEGMENT": ["50ms", "5ms", "1h"][round_number % 3]},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        compactor = None
+        if round_number % 3 == 2:
+            compactor = subprocess.Popen([tools["tracewise"], "archive", "compact", "--data", archive], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        time.sleep(0.1 + 0.4 * numbers.random())
+        recorder.kill()
+        if compactor is not None:
+            compactor.kill()
+            compactor.wait()
+        assert recorder.stdout is not None
+        for line in recorder.stdout.read().splitlines():
+            try:
+                acknowledged.add(round(json.loads(line)["time"], 3))
+            except json.JSONDecodeError:
+                pass  # cut short by the kill
+        recorder.wait()
+    replayed = subprocess.run([tools["tracewise"], "archive", "replay", "--data", archive], capture_output=True, text=True, check=True)
+    kept = {round(json.loads(line)["time"], 3) for line in replayed.stdout.splitlines()}
+    shutil.rmtree(folder)
+    return n_kills, len(acknowledged), len(acknowledged & kept)
+
+
+def fuzzing() -> list[str]:
+    results = os.environ.get("FUZZ_RESULTS")
+    if not results or not Path(results).exists():
+        return ["Not run."]
+    rows = json.loads(Path(results).read_text())
+    lines = ["| target | executions | per second | findings |", "|---|---:|---:|---:|"]
+    for row in rows:
+        lines.append(f"| `{row['target']}` | {row['executions']:,} | {row['executions_per_second']:,.0f} | {row['findings']} |")
+    short = [row["target"] for row in rows if row["executions"] < 10_000_000]
+    if short:
+        lines += ["", f"Missed the target of 10,000,000 executions: {', '.join(f'`{name}`' for name in short)}."]
+    return lines
+
+
+def machine() -> str:
+    with open("/proc/cpuinfo") as file:
+        model = next((line.split(":")[1].strip() for line in file if line.startswith("model name")), platform.processor())
+    return f"{os.cpu_count()} × {model}, Linux {platform.release()}"
+
+
+def main() -> None:
+    areas = sys.argv[1:] or [area for area in AREAS if (ROOT / f"bench/hostile/{area}.py").exists()]
+    now = programs(ROOT / "target/release")
+    earlier = programs(Path(BEFORE)) if BEFORE else None
+    rows: list[tuple[Case, Outcome | None, Outcome]] = []
+    for case in cases(areas):
+        before = attempt(case, earlier) if earlier else None
+        after = attempt(case, now)
+        rows.append((case, before, after))
+        print(f"{case.finding:>2} {case.input}\n   before: {before}\n   after:  {after}", flush=True)
+        if not after.is_safe:
+            print("   " + "\n   ".join(after.output.splitlines()[-5:]), flush=True)
+    unsafe = [case.input for case, _, after in rows if not after.is_safe]
+    if sys.argv[1:]:
+        sys.exit(f"{len(unsafe)} cases are not safe" if unsafe else 0)
+    page = [
+        "# Robustness",
+        "",
+        "What hostile, odd and damaged input does to Tracewise. Each command has 4 GiB of address space and 100 seconds. *Result* and",
+        "*error* mean that it ended by itself with status 0, or with one line that says why not; everything in bold is a failure.",
+        "[security.md](../security.md) describes the limits.",
+        "",
+        f"Made by `bench/run robustness` (seed {SEED}) on {machine()}.",
+        f"*Before* is commit {os.environ.get('TRACEWISE_BEFORE_COMMIT', 'not run')}.",
+        "",
+        "## Hostile input",
+        "",
+    ]
+    for finding, title in FINDINGS.items():
+        found = [row for row in rows if row[0].finding == finding]
+        if not found:
+            continue
+        page += [f"### {finding}. {title}", "", "| input | before | after |", "|---|---|---|"]
+        page += [f"| {case.input} | {before if before else '–'} | {after} |" for case, before, after in found]
+        page += [""]
+    if unsafe:
+        page += ["Not safe yet: " + "; ".join(unsafe) + ".", ""]
+    else:
+        page += [f"All {len(rows)} inputs end with a result or an error.", ""]
+    slowest, _, slowest_after = max(rows, key=lambda row: row[2].seconds)
+    page += ["## Cost of the worst input", "", f"Slowest: {slowest.input}, {slowest_after.seconds:.1f} s.", "", "Peak memory of input that is made to exhaust memory or time:", "", "| input | seconds | peak memory |", "|---|---:|---:|"]
+    page += [f"| {case.input} | {after.seconds:.1f} | {after.peak_bytes / 1e6:,.0f} MB |" for case, _, after in sorted(rows, key=lambda row: -row[2].peak_bytes) if case.is_bomb]
+    n_kills, n_acknowledged, n_kept = kills(now, 60)
+    page += [
+        "",
+        "## Kills and power losses",
+        "",
+        "`record` at 10 ms with segments of 50 ms, 5 ms and 1 h, every third time beside a compaction, killed at random times:",
+        "",
+        "| kills | acknowledged | kept | lost |",
+        "|---:|---:|---:|---:|",
+        f"| {n_kills} | {n_acknowledged:,} | {n_kept:,} | {n_acknowledged - n_kept} |",
+        "",
+        "`cli/tests/it/power_loss.rs` records every system call of `record` and of an import, and restores the disk as it would be",
+        "after a kill or a power loss at each step. Nothing acknowledged is missing, and an import is visible completely or not at",
+        "all. The same test without the recorded fsyncs finds losses.",
+        "",
+        "## Fuzzing",
+        "",
+        *fuzzing(),
+        "",
+    ]
+    (ROOT / "docs/results/robustness.md").write_text("\n".join(page))
+    print(f"{len(rows)} inputs, {len(unsafe)} not safe; docs/results/robustness.md is written")
+
+
+if __name__ == "__main__":
+    main()
