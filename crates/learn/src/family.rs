@@ -54,8 +54,11 @@ pub trait Family: Copy + PartialEq + Display + FromStr<Err = UnknownMember> + 's
 
     /// Reads a trained model of any member.
     fn read<B: DeserializeOwned>(dir: &Path) -> Result<Stored<Self, B>, ArtifactError> {
-        let manifest = Artifact::manifest(dir)?;
-        let former = Self::FORMER_DOMAINS.iter().copied().find(|domain| manifest.is_of(domain));
+        // A manifest may be large; this one is dropped before it is read again with the weights.
+        let former = {
+            let manifest = Artifact::manifest(dir)?;
+            Self::FORMER_DOMAINS.iter().copied().find(|domain| manifest.is_of(domain))
+        };
         let artifact = Artifact::read(dir, former.unwrap_or(Self::DOMAIN))?;
         let name = artifact.kind.split_once('/').map_or("", |(_, name)| name);
         let member = name.parse().map_err(|error| ArtifactError::damaged(dir, error))?;
