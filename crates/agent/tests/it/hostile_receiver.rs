@@ -20,6 +20,7 @@ fn read_request(stream: &TcpStream) -> bool {
     let mut reader = BufReader::new(stream.try_clone().unwrap());
     let (mut line, mut length) = (String::new(), 0);
     while reader.read_line(&mut line).unwrap_or(0) > 2 {
+        assert!(!line.to_ascii_lowercase().starts_with("accept-encoding"), "it asks for {line}");
         if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
             length = value.trim().parse().unwrap();
         }
@@ -61,6 +62,7 @@ fn resident_after_pushes(headers: &'static str, part: Vec<u8>) -> f64 {
     let (port, n_requests) = endless(headers, part);
     let url = format!("--remote-write.url=http://127.0.0.1:{port}/write");
     let agent = agent_on(folder.path(), &[&url, "--remote-write.interval=200ms", "--sample.interval=200ms"]);
+    // A panic of the server ends its thread, and the pushes with it.
     testbed::eventually("three pushes", || (n_requests.load(Ordering::Relaxed) >= 3).then_some(()));
     let page = http::get(agent.port, "/metrics", &[]).text();
     let peak = std::fs::read_to_string(format!("/proc/{}/status", agent.pid())).unwrap();
