@@ -39,6 +39,9 @@ mod verify;
 mod visible;
 mod writer;
 
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 pub mod source;
 
 use std::collections::BTreeSet;

@@ -59,6 +59,7 @@ impl PeerSettings {
 }
 
 /// A server that is queried over HTTP.
+#[derive(Clone)]
 pub struct Peer {
     client: Client,
     authorization: Option<HeaderValue>,
@@ -131,6 +132,10 @@ impl Peer {
 
     /// Sends one request.
     pub fn get(&self, url: Url) -> Result<(StatusCode, Bytes), NoAnswer> {
+        #[cfg(feature = "fuzzing")]
+        if let Some(answer) = canned::next() {
+            return answer;
+        }
         let mut request = self.client.get(url);
         if let Some(authorization) = &self.authorization {
             request = request.header(AUTHORIZATION, authorization);
@@ -161,5 +166,29 @@ impl Peer {
             NoAnswer::TooLarge(exceeded) => self.failed(exceeded.to_string()),
             NoAnswer::Failed { reason } => self.failed(reason),
         }
+    }
+}
+
+/// Answers that are given instead of asking a server.
+#[cfg(feature = "fuzzing")]
+pub mod canned {
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+
+    use super::{Bytes, NoAnswer, StatusCode};
+
+    thread_local! {
+        static ANSWERS: RefCell<Option<VecDeque<Bytes>>> = const { RefCell::new(None) };
+    }
+
+    /// From now on, requests of this thread get these answers, and then none.
+    pub fn set(answers: &[&[u8]]) {
+        ANSWERS.set(Some(answers.iter().map(|answer| Bytes::copy_from_slice(answer)).collect()));
+    }
+
+    pub(super) fn next() -> Option<Result<(StatusCode, Bytes), NoAnswer>> {
+        let answer = |answers: &mut VecDeque<Bytes>| answers.pop_front().ok_or(NoAnswer::Timeout);
+        ANSWERS
+            .with_borrow_mut(|answers| answers.as_mut().map(answer).map(|next| Ok((StatusCode::OK, next?))))
     }
 }

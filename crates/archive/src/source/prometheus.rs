@@ -3,6 +3,9 @@
 //! Uses range selectors through `/api/v1/query`, for one node and a few minutes at a time.
 //! `query_range` would fill in values after a missed scrape.
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
@@ -64,6 +67,10 @@ impl PrometheusImport {
     /// Finds out which nodes there are.
     pub fn survey(query: PrometheusQuery, intake: &Intake, stop: &Stop) -> Result<Self> {
         let server = Server::new(&query, &intake.limits, stop)?;
+        Self::of(server, query, intake)
+    }
+
+    fn of(server: Server, query: PrometheusQuery, intake: &Intake) -> Result<Self> {
         if query.from >= query.to {
             return Err(server.failed("the time range is empty: it ends before it starts".into()));
         }
@@ -103,15 +110,27 @@ impl PrometheusImport {
         ticks_per_second: u32,
         control: &Control<'_>,
     ) -> Result<LoadReport, LoadError> {
-        let Self { query, server, selector, nodes, modes } = self;
         let source = Source {
-            origin: format!("{} {}", server.0.shown, selector.metric),
+            origin: format!("{} {}", self.server.0.shown, self.selector.metric),
             measure: Measure::Counter,
             ticks_per_second,
-            modes: *modes,
+            modes: self.modes,
             period: Millis::SECOND,
         };
         let mut loader = archive.loader(source)?;
+        self.push_nodes(&mut loader, ticks_per_second, control)?;
+        control.report(1, 1).map_err(Error::from)?;
+        Ok(loader.finish()?)
+    }
+
+    /// Gives the samples of all nodes to a loader.
+    fn push_nodes(
+        &self,
+        loader: &mut Loader,
+        ticks_per_second: u32,
+        control: &Control<'_>,
+    ) -> Result<(), LoadError> {
+        let Self { query, server, selector, nodes, .. } = self;
         let span = (query.to - query.from).0;
         for (done, (node, label)) in nodes.iter().enumerate() {
             let period = server.period(query, selector, label)?;
@@ -128,7 +147,7 @@ impl PrometheusImport {
                 let asked = asked.and_then(|series| Ok((series, server.owners(&selector, at, end, period)?)));
                 match asked {
                     Ok((series, owners)) => {
-                        push_all(&mut loader, node, &series, &owners, (at, end), ticks_per_second)?;
+                        push_all(loader, node, &series, &owners, (at, end), ticks_per_second)?;
                         at = end;
                     }
                     Err(error) if error.is_too_much && length > SHORTEST_QUERY => {
@@ -138,8 +157,7 @@ impl PrometheusImport {
                 }
             }
         }
-        control.report(1, 1).map_err(Error::from)?;
-        Ok(loader.finish()?)
+        Ok(())
     }
 }
 
@@ -309,6 +327,7 @@ impl From<Failure> for Error {
     }
 }
 
+#[derive(Clone)]
 struct Server(Peer);
 
 impl Server {
