@@ -126,31 +126,40 @@ fn use_variants(
 ) {
     let variant_dir = models.join("variant");
     limit_memory();
+    let is_all = std::env::var_os(ALL).is_some();
     let n_used = Cell::new(0usize);
     let mut panics = Vec::new();
-    let mut used = |what: String, dir: &Path| -> Option<Result<(), String>> {
+    let mut used = |what: String, dir: &Path, prepare: &dyn Fn()| -> Option<Result<(), String>> {
         let number = n_used.replace(n_used.get() + 1);
         if number < first {
             return None;
         }
+        prepare();
         Progress { number, variant: what.clone(), panics: panics.clone() }.write(models);
         let result = catch_unwind(AssertUnwindSafe(|| use_model(dir)));
         result.map_err(|panic| panics.push(format!("{what}: {}", message_of(panic.as_ref())))).ok()
     };
     for kind in kinds {
         let dir = models.join(kind);
-        if let Some(unchanged) = used(format!("{kind}, unchanged"), &dir) {
+        if let Some(unchanged) = used(format!("{kind}, unchanged"), &dir, &|| {}) {
             unchanged.unwrap_or_else(|error| panic!("the unchanged model {kind} is rejected: {error}"));
         }
         let model = StoredModel::read(&dir);
-        let variants = model.variants(std::env::var_os(ALL).is_some());
-        let step = if std::env::var_os(ALL).is_some() { 1 } else { variants.len().div_ceil(MAX_VARIANTS) };
-        for variant in variants.into_iter().step_by(step.max(1)) {
-            model.changed(&variant).write(&variant_dir);
-            used(format!("{kind}, {variant}"), &variant_dir);
+        let variants = model.variants(is_all);
+        let is_used = |at: &usize| is_all || is_sampled(*at, variants.len());
+        for variant in (0..variants.len()).filter(is_used).map(|at| &variants[at]) {
+            let prepare = || model.changed(variant).write(&variant_dir);
+            used(format!("{kind}, {variant}"), &variant_dir, &prepare);
         }
     }
     Progress { number: n_used.get(), variant: "none".into(), panics }.write(models);
+}
+
+/// Whether a variant is among the [`MAX_VARIANTS`] or so that are used. Every n-th would be the same change of
+/// each value, so the numbers are scattered first.
+fn is_sampled(at: usize, n_variants: usize) -> bool {
+    let scattered = (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+    scattered as usize % n_variants < MAX_VARIANTS
 }
 
 /// Makes a large allocation fail, which ends the process.
