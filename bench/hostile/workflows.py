@@ -157,7 +157,7 @@ def attempts(tools: Tools, directory: Path) -> Outcome:
 def renamed(tools: Tools, directory: Path) -> Outcome:
     log = directory / "events.log"
     with log.open("w") as file:
-        for at in range(40_000):
+        for at in range(150_000):
             file.write(f"001 ({at}.000.000) 2024-05-01 10:00:41 Job executing on host: <10.0.0.8:9618>\n...\n")
             file.write(f"000 ({at}.000.000) 2024-05-01 10:00:00 Job submitted from host: <10.0.0.1:9618>\n")
             file.write(f"    DAG Node: node_{at}\n...\n")
@@ -329,7 +329,7 @@ CASES = [
     Case(QUADRATIC, "submit directory of a chain of 100,000 tasks, drawn", chain, is_bomb=True),
     Case(QUADRATIC, "`jobstate.log` of 100,000 tasks of 100,000 kinds", kinds, is_bomb=True),
     Case(QUADRATIC, "table with 120,000 attempts at one task", attempts, is_bomb=True),
-    Case(QUADRATIC, "HTCondor log of 40,000 jobs whose names come after their first event", renamed, is_bomb=True),
+    Case(QUADRATIC, "HTCondor log of 150,000 jobs whose names come after their first event", renamed, is_bomb=True),
     Case(QUADRATIC, "submit directory with 60,000 sub-workflows that were never planned", sub_workflows, is_bomb=True),
     Case(QUADRATIC, "table of 100,000 tasks on one machine, given to `inject --fault cpu_2`", one_machine, is_bomb=True),
     Case(QUADRATIC, "`jobstate.log` of 100,000 transfers, compared with itself", transfers, is_bomb=True),

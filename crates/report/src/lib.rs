@@ -4,6 +4,7 @@
 mod axis;
 #[cfg(feature = "charts")]
 pub mod chart;
+mod file_stem;
 #[cfg(feature = "charts")]
 mod folder;
 #[cfg(feature = "charts")]
@@ -13,6 +14,8 @@ mod page;
 #[cfg(feature = "charts")]
 mod png;
 pub mod text;
+
+pub use file_stem::file_stem;
 
 #[cfg(feature = "charts")]
 pub use {

@@ -238,24 +238,6 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Bytes of the name of a file, without its extension.
-const MAX_STEM_BYTES: usize = 200;
-
-/// The file name, without its extension, for the table of a run with this name: letters, digits, `-`, `_`, `+` and dots
-/// that do not come first. The name of a run comes from its file, and would otherwise decide where a table is written.
-pub fn file_stem(run: &str) -> String {
-    let mut stem = String::new();
-    for character in run.chars() {
-        let is_kept = character.is_alphanumeric() || matches!(character, '-' | '_' | '+');
-        let is_kept = is_kept || character == '.' && !stem.is_empty();
-        stem.push(if is_kept { character } else { '_' });
-        if stem.len() >= MAX_STEM_BYTES {
-            break;
-        }
-    }
-    if stem.is_empty() { "run".to_owned() } else { stem }
-}
-
 /// Writes a run as such a table.
 pub fn write(
     run: &WorkflowRun,
@@ -313,22 +295,4 @@ pub fn write(
     }
     writer.flush()?;
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_name_of_a_run_leads_out_of_a_directory() {
-        assert_eq!(file_stem("1000genome-20200610T041238Z-run0001"), "1000genome-20200610T041238Z-run0001");
-        assert_eq!(file_stem("/home/victim/by_name"), "_home_victim_by_name");
-        assert_eq!(file_stem("../../victim/rel"), "_._.._victim_rel");
-        for name in ["", ".", "..", "/", "a/b", "\0", "a\nb", &"ß".repeat(1_000)] {
-            let stem = file_stem(name);
-            let path = std::path::Path::new(&stem);
-            assert!(path.components().count() == 1 && path.file_name().is_some(), "{name:?}: {stem:?}");
-            assert!(stem.len() <= MAX_STEM_BYTES + 3 && !stem.starts_with('.'), "{name:?}: {stem:?}");
-        }
-    }
 }

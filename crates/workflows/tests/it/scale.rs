@@ -61,12 +61,10 @@ fn use_everywhere(run: &WorkflowRun) {
     let gantt = timed("a chart", || Gantt::new(run));
     timed("SVG", || svg(&gantt, Style::Named, 1_000.0));
     timed("HTML", || html(&gantt));
-    for fault in ["cpu_2", "hdd_50", "loss_1"] {
-        let faulty =
-            timed(fault, || inject(run, Fault::parse(fault).unwrap(), &Machine::default(), 1).unwrap());
-        assert_eq!(faulty.attempts.len(), run.attempts.len());
-        timed("compare", || compare(run, &faulty));
-    }
+    let fault = Fault::parse("cpu_2").unwrap();
+    let faulty = timed("injecting", || inject(run, fault, &Machine::default(), 1).unwrap());
+    assert_eq!(faulty.attempts.len(), run.attempts.len());
+    timed("comparing", || compare(run, &faulty));
     timed("unfinished", || first_fraction(run, 0.5));
 }
 

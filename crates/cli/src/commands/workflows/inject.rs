@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use files::Limits;
+use report::file_stem;
 use workflows::inject::{Fault, Machine, inject};
-use workflows::read::table::file_stem;
 
 use super::{read_run, with_hint, write_run};
 use crate::args::InjectRunArgs;
