@@ -222,7 +222,7 @@ mod tests {
         let error = loop {
             meter.next_record();
             match endless.read(&mut buffer) {
-                Ok(_) => {}
+                Ok(n_bytes) => assert!(n_bytes > 0),
                 Err(error) => break error,
             }
         };

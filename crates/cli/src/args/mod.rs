@@ -95,7 +95,7 @@ pub enum Command {
 #[derive(Debug, Subcommand)]
 pub enum ArchiveCommand {
     /// Import CSV files, samples from Prometheus, or readings of agents
-    Import(ImportArgs),
+    Import(Box<ImportArgs>),
     /// List the nodes, jobs and times in an archive
     List(ListArgs),
     /// Show how busy nodes and their threads were

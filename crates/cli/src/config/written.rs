@@ -25,7 +25,7 @@ impl Written<u64> {
     /// Bytes in the largest unit in which they are a whole number.
     pub fn bytes(value: u64) -> Self {
         let (unit, factor) =
-            BINARY_UNITS.into_iter().find(|(_, factor)| value % factor == 0).unwrap_or(("B", 1));
+            BINARY_UNITS.into_iter().find(|(_, factor)| value.is_multiple_of(*factor)).unwrap_or(("B", 1));
         Self { value, text: format!("{}{unit}", value / factor) }
     }
 }
