@@ -36,7 +36,7 @@ impl Default for Limits {
             file_bytes: 256 << 30,
             compression_ratio: 250,
             record_bytes: 16 << 20,
-            rows: 100_000_000,
+            rows: 10_000_000,
             document_bytes: 512 << 20,
             response_bytes: 256 << 20,
         }
