@@ -8,6 +8,7 @@ mod contain;
 mod error;
 mod limited;
 mod lock;
+mod pages;
 mod spreadsheet;
 #[cfg(feature = "table")]
 pub mod table;
@@ -19,4 +20,5 @@ pub use contain::contain_panic;
 pub use error::{Error, Result};
 pub use limited::{LimitExceeded, Limited, Limits, Meter, read};
 pub use lock::{open_existing_lock, open_lock};
+pub use pages::check_pages;
 pub use spreadsheet::{guarded, unguarded};

@@ -2,6 +2,7 @@
 //! read in batches: what a footer promises does not decide how much memory is used.
 
 use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use files::Limits;
@@ -33,6 +34,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Table> {
 
 fn read_file(file: File, path: &Path, limits: &Limits) -> Result<Table> {
     let n_bytes = file.metadata().map_err(Error::io(path))?.len();
+    let pages = file.try_clone().map_err(Error::io(path))?;
     let reader = SerializedFileReader::new(file).map_err(Error::parquet(path))?;
     let metadata = reader.metadata();
     let schema = metadata.file_metadata().schema_descr_ptr();
@@ -44,6 +46,10 @@ fn read_file(file: File, path: &Path, limits: &Limits) -> Result<Table> {
         n_rows = n_rows.saturating_add(group.num_rows() as u64);
     }
     limits.check_rows(n_rows).map_err(Error::limit(path))?;
+    let read_at = |at: u64, buffer: &mut [u8]| pages.read_at(buffer, at);
+    for (start, length) in metadata.row_groups().iter().flat_map(RowGroupMetaData::columns).map(byte_range) {
+        files::check_pages(read_at, start, length, limits).map_err(Error::io(path))?;
+    }
     let names = schema.columns().iter().map(|column| column.name().to_owned()).collect();
     let mut cells = vec![Cells::default(); schema.num_columns()];
     let mut sink = Sink { limits, n_cell_bytes: 0, n_file_bytes: n_bytes };
@@ -76,11 +82,14 @@ fn check_group(group: &RowGroupMetaData, n_file_bytes: u64) -> Result<(), TraceE
     Ok(())
 }
 
-fn lies_within(chunk: &ColumnChunkMetaData, n_file_bytes: u64) -> bool {
+/// Where a column starts and how long it is. A negative number lies outside of any file.
+fn byte_range(chunk: &ColumnChunkMetaData) -> (u64, u64) {
     let start = chunk.dictionary_page_offset().unwrap_or(chunk.data_page_offset());
-    let (Ok(start), Ok(length)) = (u64::try_from(start), u64::try_from(chunk.compressed_size())) else {
-        return false;
-    };
+    (start as u64, chunk.compressed_size() as u64)
+}
+
+fn lies_within(chunk: &ColumnChunkMetaData, n_file_bytes: u64) -> bool {
+    let (start, length) = byte_range(chunk);
     start.checked_add(length).is_some_and(|end| end <= n_file_bytes)
 }
 

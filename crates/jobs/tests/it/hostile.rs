@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use jobs::trace::ReadOptions;
 use jobs::{Preset, Trace, sink};
-use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType};
 use parquet::file::metadata::{ParquetMetaDataBuilder, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -119,4 +120,28 @@ fn a_formula_in_a_name_is_guarded_in_csv_and_comes_back() {
     assert!(!written.contains(",=") && !written.contains("'-"));
     let again = trace_of(&written, Preset::Dirlab).unwrap();
     assert_eq!(again.table(), trace.table());
+}
+
+#[test]
+fn pages_are_not_decompressed_if_they_expand_too_far() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("jobs.parquet");
+    let schema = Arc::new(parse_message_type("message m { REQUIRED DOUBLE seconds; }").unwrap());
+    let properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::default()))
+        .set_dictionary_enabled(false)
+        .build();
+    let mut writer =
+        SerializedFileWriter::new(File::create(&path).unwrap(), schema, Arc::new(properties)).unwrap();
+    let mut group = writer.next_row_group().unwrap();
+    let mut column = group.next_column().unwrap().unwrap();
+    // Unknown values, whose cells are empty: only the pages are large.
+    let unknown = vec![f64::NAN; 9_000_000];
+    column.typed::<DoubleType>().write_batch(&unknown, None, None).unwrap();
+    column.close().unwrap();
+    group.close().unwrap();
+    writer.close().unwrap();
+    assert!(std::fs::metadata(&path).unwrap().len() < 100_000);
+    let error = complaint(&path);
+    assert!(error.contains("limits.compression_ratio"), "{error}");
 }
