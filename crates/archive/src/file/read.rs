@@ -163,6 +163,7 @@ impl OpenFile {
         let values: Result<Vec<Values>, ParquetError> = wanted
             .par_iter()
             .map(|index| {
+                check_pages(group.column(*index), &region)?;
                 without_panic(|| columns::read_column(metadata, group, &region, *index, columns[*index].kind))
             })
             .collect();
@@ -197,6 +198,24 @@ fn read_footer(store: &Store, stored: &StoredFile) -> Result<ParquetMetaData> {
     let thrift = &footer[..footer.len() - 8];
     without_panic(|| ParquetMetaDataReader::decode_metadata(thrift))
         .map_err(|error| damaged(error.to_string()))
+}
+
+/// Where a column begins in its file.
+fn start_of(column: &ColumnChunkMetaData) -> i64 {
+    column.dictionary_page_offset().unwrap_or(i64::MAX).min(column.data_page_offset())
+}
+
+/// The Parquet library allocates what the header of a page says, so that is checked first.
+fn check_pages(column: &ColumnChunkMetaData, region: &Region) -> Result<(), ParquetError> {
+    let read_at = |at: u64, buffer: &mut [u8]| {
+        let rest = region.bytes.get(at.saturating_sub(region.offset) as usize..).unwrap_or_default();
+        let n_bytes = rest.len().min(buffer.len());
+        buffer[..n_bytes].copy_from_slice(&rest[..n_bytes]);
+        Ok(n_bytes)
+    };
+    let (start, length) = (start_of(column) as u64, column.compressed_size() as u64);
+    let checked = files::check_pages(read_at, start, length, &files::Limits::default());
+    checked.map_err(|error| ParquetError::General(error.to_string()))
 }
 
 /// The Parquet library panics on some files that nobody writes by accident.
@@ -246,7 +265,7 @@ fn group_agrees(group: &RowGroupMetaData, info: &RowGroupInfo, stored: &StoredFi
         return false;
     };
     let is_inside = |column: &ColumnChunkMetaData| {
-        let start = column.dictionary_page_offset().unwrap_or(i64::MAX).min(column.data_page_offset());
+        let start = start_of(column);
         let last = start.checked_add(column.compressed_size());
         start >= info.offset as i64
             && column.compressed_size() >= 0

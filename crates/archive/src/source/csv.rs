@@ -308,7 +308,7 @@ impl<'t> Row<'t> {
         };
         let time = time.filter(|time| is_storable(*time)).ok_or_else(|| self.refused(column, "time"))?;
         if self.table.intake.is_ahead(time) {
-            return Err(self.refused(column, "time of the past"));
+            return Err(self.refused(column, "time before now"));
         }
         Ok(time)
     }
@@ -328,12 +328,13 @@ impl<'t> Row<'t> {
                 let cpu_text = self.text(*cpu)?;
                 let job = match job.map(|column| (column, self.text(column))) {
                     None | Some((_, Ok(""))) => None,
-                    Some((column, text)) => {
-                        Some(JobId::new(text?).map_err(|_| self.refused(column, "job id"))?)
-                    }
+                    Some((column, text)) => Some(
+                        JobId::new(files::unguarded(text?)).map_err(|_| self.refused(column, "job id"))?,
+                    ),
                 };
                 Ok(vec![RowThread {
-                    node: NodeName::new(self.text(*node)?).map_err(|_| self.refused(*node, "node name"))?,
+                    node: NodeName::new(files::unguarded(self.text(*node)?))
+                        .map_err(|_| self.refused(*node, "node name"))?,
                     cpu: Cpu(cpu_text.parse().map_err(|_| self.refused(*cpu, "number of a CPU"))?),
                     job,
                     modes,

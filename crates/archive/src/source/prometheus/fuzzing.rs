@@ -1,6 +1,7 @@
 //! An import from a server whose answers are given.
 
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use super::*;
 use crate::peer::canned;
