@@ -1,6 +1,6 @@
 """What hostile input, kills and fuzzing do to Tracewise, before and after it was hardened.
 
-Writes docs/results/robustness.md. Run with `bench/run robustness`. With TRACEWISE_BEFORE, a directory with the
+Writes docs/results/robustness.md. Run with `bench/run robustness`. With BEFORE_PROGRAMS, a directory with the
 programs `tracewise` and `tracewise-agent` of an earlier commit, every case is tried with both. FUZZ_RESULTS is
 the JSON that `scripts/fuzz --json` wrote. Names of areas as arguments run only those and print their rows.
 """
@@ -25,7 +25,7 @@ from hostile.case import Case, Outcome  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 AREAS = ["archive", "agent", "models", "workflows", "job_traces", "secrets"]
-BEFORE = os.environ.get("TRACEWISE_BEFORE")
+BEFORE = os.environ.get("BEFORE_PROGRAMS")
 SEED = 19
 FINDINGS = {
     1: "Opening an archive executes what its directory says",
@@ -186,7 +186,7 @@ def main() -> None:
         "[security.md](../security.md) describes the limits.",
         "",
         f"Made by `bench/run robustness` (seed {SEED}) on {machine()}.",
-        f"*Before* is commit {os.environ.get('TRACEWISE_BEFORE_COMMIT', 'not run')}.",
+        f"*Before* is commit {os.environ.get('BEFORE_COMMIT', 'not run')}.",
         "",
         "## Hostile input",
         "",

@@ -1,6 +1,5 @@
 //! The directory of a report: the page, each chart as SVG and PNG, and the numbers as JSON.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -30,7 +29,7 @@ pub struct ReportFolder(PathBuf);
 
 impl ReportFolder {
     pub fn create(path: &Path) -> Result<Self, ReportError> {
-        fs::create_dir_all(path).map_err(files::Error::io(path))?;
+        files::create_dirs(path)?;
         Ok(Self(path.to_owned()))
     }
 
@@ -62,6 +61,8 @@ impl ReportFolder {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]

@@ -51,10 +51,7 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
     let (stop, control) = (Stop::default(), Control::default());
     let intake = Intake { limits: Limits::default(), now };
     PrometheusImport::survey(query, &intake, &stop).unwrap().load(&scraped, &control).unwrap();
-    AgentImport::fetch(&agent.url(), None, &peer, &intake, &stop)
-        .unwrap()
-        .load(&sampled, &control)
-        .unwrap();
+    AgentImport::fetch(&agent.url(), None, &peer, &intake, &stop).unwrap().load(&sampled, &control).unwrap();
 
     let (scraped, sampled) = (traces(&scraped, "127.0.0.1"), traces(&sampled, "n1"));
     assert_eq!((scraped.len(), sampled.len()), (8, 8));

@@ -29,8 +29,6 @@ const MAX_ATTEMPTS: usize = 100;
 /// The largest manifest and the largest weights that are read, in bytes. VGG-16 has 550 MB of weights.
 const MAX_MANIFEST: u64 = 64 << 20;
 pub(crate) const MAX_WEIGHTS: u64 = 1 << 30;
-/// Permissions of the directory before the umask.
-const MODE: u32 = 0o755;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactError {
@@ -173,10 +171,10 @@ impl Artifact {
         let text =
             serde_json::to_vec_pretty(&manifest).map_err(|error| ArtifactError::damaged(dir, error))?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        fs::create_dir_all(parent).map_err(ArtifactError::io(parent))?;
+        files::create_dirs(parent)?;
         let new = tempfile::Builder::new()
             .prefix(".tracewise-")
-            .permissions(Permissions::from_mode(MODE))
+            .permissions(Permissions::from_mode(files::DIR_MODE))
             .tempdir_in(parent)
             .map_err(ArtifactError::io(parent))?;
         files::write(&new.path().join(WEIGHTS), &weights)?;
@@ -300,7 +298,8 @@ mod tests {
         assert_eq!(Artifact::read(&path, "detect").unwrap(), artifact(2.0));
         let names = fs::read_dir(dir.path().join("models")).unwrap().count();
         assert_eq!(names, 1, "nothing else is left in the directory");
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o555, 0o555);
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!((mode & 0o500, mode & 0o007), (0o500, 0), "{mode:o}");
     }
 
     #[test]

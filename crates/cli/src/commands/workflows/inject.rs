@@ -1,10 +1,8 @@
 //! `tracewise workflows inject`
 
 use std::collections::HashSet;
-use std::fs;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use files::Limits;
 use report::file_stem;
 use workflows::inject::{Fault, Machine, inject};
@@ -36,7 +34,7 @@ pub fn run(args: &InjectRunArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
         for fault in &faults {
             let injected = inject(&run, *fault, &machine, args.seed).map_err(with_hint)?;
             let directory = args.out.join(fault.label());
-            fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+            files::create_dirs(&directory)?;
             let out = directory.join(format!("{name}.csv"));
             write_run(&injected, &out)?;
             let (after, before) = (injected.makespan(), run.makespan());

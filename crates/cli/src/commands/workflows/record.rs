@@ -1,9 +1,7 @@
 //! `tracewise workflows record`
 
-use std::fs;
 use std::process::ExitCode;
 
-use anyhow::Context;
 use workflows::dataset::NORMAL;
 use workflows::inject::Fault;
 use workflows::local::{LocalSettings, run as run_local};
@@ -19,7 +17,7 @@ pub fn run(args: &RecordRunsArgs) -> anyhow::Result<ExitCode> {
         fault => Some(Fault::parse(fault)?),
     };
     let directory = args.out.join(fault.map_or(NORMAL.to_owned(), Fault::label));
-    fs::create_dir_all(&directory).with_context(|| directory.display().to_string())?;
+    files::create_dirs(&directory)?;
     let batch = chrono::DateTime::<chrono::Utc>::from(std::time::SystemTime::now())
         .format("%Y%m%dT%H%M%SZ")
         .to_string();
