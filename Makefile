@@ -14,7 +14,7 @@ agent: ## Build the node agent: target/agent/tracewise-agent
 test: ## Install the servers that tests use, run all tests and print a summary
 	scripts/test
 
-fuzz: ## Fuzz every parser for one minute
+fuzz: ## Fuzz every reader of input for one minute
 	scripts/fuzz 60
 
 lint: ## Check formatting, lints, and licences and sources of dependencies

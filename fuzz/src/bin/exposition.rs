@@ -11,7 +11,8 @@ fuzz_target!(|value: &str| {
     let page = page.finish();
     assert_eq!(page.split('\n').count(), 4, "{page:?}");
     let line = page.split('\n').nth(2).unwrap_or_default();
-    let quoted = line.strip_prefix("a_info{name=\"").and_then(|rest| rest.strip_suffix("\"} 1")).unwrap_or_default();
+    let quoted =
+        line.strip_prefix("a_info{name=\"").and_then(|rest| rest.strip_suffix("\"} 1")).unwrap_or_default();
     let mut read = String::new();
     let mut letters = quoted.chars();
     while let Some(letter) = letters.next() {

@@ -53,12 +53,13 @@ fn restore(tensors: &Tensors) {
             trees.probabilities(row);
         }
     }
-    for tensor in tensors.values() {
-        if let Some(mixture) = Mixture::from_tensor(tensor, N_FEATURES) {
+    for (name, tensor) in tensors {
+        if let Ok(mixture) = Mixture::restore(tensors, name, N_FEATURES) {
             mixture.assign(&rows[0]);
         }
-        if let Some(pca) = Pca::from_tensor(tensor) {
-            let _ = pca.n_components();
+        let n_components = tensor.shape().first().map_or(0, |n_rows| n_rows.saturating_sub(1));
+        if let Ok(pca) = Pca::restore(tensors, name, n_components, N_FEATURES) {
+            assert_eq!(pca.n_components(), n_components);
         }
     }
 }

@@ -17,7 +17,9 @@ fuzz_target!(|text: &str| {
         assert_eq!(CpuSet::parse(&set.to_string()), Some(set));
     }
     for line in memory::parse(text) {
-        assert!(line.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_'));
+        assert!(
+            line.name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        );
     }
     assert!(load::parse(text).is_none_or(|loads| loads.iter().all(|load| load.is_finite())));
     let _ = (pressure::parse(text), io_stat(text), blkio(text));

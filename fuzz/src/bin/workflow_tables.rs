@@ -1,8 +1,8 @@
 //! Tables of Nextflow and FlowBench: any text is read or rejected.
 #![no_main]
 
-use libfuzzer_sys::fuzz_target;
 use files::{Limited, Limits};
+use libfuzzer_sys::fuzz_target;
 use workflows::read::{nextflow, table};
 
 fuzz_target!(|text: &str| {

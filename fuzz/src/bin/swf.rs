@@ -8,8 +8,9 @@ use jobs::trace::ReadOptions;
 use jobs::{Preset, Trace};
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|text: &[u8]| {
-    let Ok(table) = jobs::source::parse_swf(Limited::new(text, &Limits::default()), Path::new("log.swf")) else { return };
+fuzz_target!(init: fuzz::without_threads(), |text: &[u8]| {
+    let text = Limited::new(text, &Limits::default());
+    let Ok(table) = jobs::source::parse_swf(text, Path::new("log.swf")) else { return };
     let n_rows = table.n_rows();
     assert!(table.columns.iter().all(|column| column.len() == n_rows));
     let Ok(trace) = Trace::from_table(table, &ReadOptions::preset(Preset::Swf)) else { return };

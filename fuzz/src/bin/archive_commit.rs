@@ -1,0 +1,39 @@
+//! `commit.json` of an archive that somebody else made: recovery moves files of the set to names of an archive, and
+//! touches nothing else.
+#![no_main]
+
+use std::fs;
+use std::sync::LazyLock;
+
+use archive::{Archive, Settings};
+use libfuzzer_sys::fuzz_target;
+
+const SET: &str = "commit/archive/.spool/staged/01ARZ3NDEKTSV4RRFFQ69G5FAV";
+const PREPARED: &str = "01ARZ3NDEKTSV4RRFFQ69G5FAW.parquet";
+/// A file beside the archive.
+const OUTSIDE: &str = "commit/outside.parquet";
+
+static ADDRESS: LazyLock<String> = LazyLock::new(|| {
+    let address = fuzz::scratch("commit/archive").to_string_lossy().into_owned();
+    Archive::open_or_create(&address, &Settings::default()).expect("an archive");
+    fuzz::file(OUTSIDE, b"outside");
+    address
+});
+
+fuzz_target!(init: fuzz::without_threads(), |commit: &[u8]| {
+    let address = &*ADDRESS;
+    fs::create_dir_all(fuzz::scratch(SET)).expect("a set");
+    fuzz::file(&format!("{SET}/{PREPARED}"), b"prepared");
+    fuzz::file(&format!("{SET}/commit.json"), commit);
+    let archive = Archive::open_or_create(address, &Settings::default());
+    assert_eq!(fs::read(fuzz::scratch(OUTSIDE)).ok().as_deref(), Some(&b"outside"[..]));
+    assert_eq!(entries("commit"), 2, "a file was moved out of the archive");
+    if archive.is_err() || entries("commit/archive") > 2 {
+        fs::remove_dir_all(address).expect("the archive is removed");
+        Archive::open_or_create(address, &Settings::default()).expect("an archive");
+    }
+});
+
+fn entries(folder: &str) -> usize {
+    fs::read_dir(fuzz::scratch(folder)).expect("a directory").count()
+}

@@ -1,0 +1,32 @@
+//! Files of labels and injected faults in an archive, with right checksums: any text is read or rejected, and labels
+//! that are read can be checked and added to another archive.
+#![no_main]
+
+use std::fs;
+use std::sync::LazyLock;
+
+use archive::{Archive, Settings};
+use libfuzzer_sys::fuzz_target;
+
+static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| {
+    let folder = fuzz::scratch("archive");
+    let archive = Archive::open_or_create(&folder.to_string_lossy(), &Settings::default());
+    for folder in ["archive/labels", "archive/injections"] {
+        fs::create_dir_all(fuzz::scratch(folder)).expect("a directory");
+    }
+    archive.expect("an archive")
+});
+
+fuzz_target!(init: fuzz::without_threads(), |text: &[u8]| {
+    let archive = &*ARCHIVE;
+    let name = format!("01M7H60ZHHXYXXJAHDFQVT6000-{:08x}.json", crc32fast::hash(text));
+    let paths = ["labels", "injections"].map(|folder| fuzz::file(&format!("archive/{folder}/{name}"), text));
+    let (labels, injections) = (archive.labels(), archive.injections());
+    if let Ok(labels) = &labels {
+        assert!(labels.is_sorted_by_key(|label| label.start));
+        // The file itself is checked together with what is added to it.
+        let _ = archive.verify(&workload::Control::default());
+    }
+    drop(injections);
+    paths.iter().for_each(|path| fs::remove_file(path).expect("the file is removed"));
+});

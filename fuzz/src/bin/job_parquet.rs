@@ -1,0 +1,13 @@
+//! Whatever a Parquet file of jobs contains, it is rejected or read to columns of equal length.
+#![no_main]
+
+use files::Limits;
+use jobs::Preset;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
+    let limits = Limits { rows: 1_000_000, ..Limits::default() };
+    if let Ok(table) = jobs::source::read(&fuzz::file("jobs.parquet", bytes), Preset::Csv, &limits) {
+        assert!(table.columns.iter().all(|column| column.len() == table.n_rows()));
+    }
+});

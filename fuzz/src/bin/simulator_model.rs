@@ -1,0 +1,12 @@
+//! Models of the simulator, in JSON: any text is accepted or rejected.
+#![no_main]
+
+use campaign::simulate::model::Model;
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    if let Ok(model) = Model::from_json(text) {
+        let again = serde_json::to_string(&model).expect("a model has JSON");
+        assert!(Model::from_json(&again).is_ok(), "a model that was accepted is rejected");
+    }
+});
