@@ -14,12 +14,15 @@ pub mod slurm;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const READY_WITHIN: Duration = Duration::from_secs(60);
+const PORTS: Range<u16> = 20_000..32_000;
 
 /// The directory of the workspace.
 pub fn workspace() -> PathBuf {
@@ -58,8 +61,19 @@ pub fn interrupt(pid: u32) {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
 }
 
+/// A port that is free now. It lies below those that the kernel gives to connections, so that no connection of
+/// another test takes it before a server does.
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    static N_GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Test programs that run at the same time begin at different ports.
+    let first = std::process::id().wrapping_mul(97);
+    loop {
+        let number = first.wrapping_add(N_GIVEN.fetch_add(1, Ordering::Relaxed));
+        let port = PORTS.start + (number % u32::from(PORTS.end - PORTS.start)) as u16;
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// A server that is stopped, with its children, when this is dropped.
