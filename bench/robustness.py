@@ -2,7 +2,8 @@
 
 Writes docs/results/robustness.md. Run with `bench/run robustness`. With BEFORE_PROGRAMS, a directory with the
 programs `tracewise` and `tracewise-agent` of an earlier commit, every case is tried with both. FUZZ_RESULTS is
-the JSON that `scripts/fuzz --json` wrote. Names of areas as arguments run only those and print their rows.
+the JSON that `scripts/fuzz --json` wrote. Names of areas as arguments run only those and print their rows; `--render`
+writes the page again from the last measurement.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from hostile.case import Case, Outcome  # noqa: E402
+from hostile.case import SECONDS, Case, Outcome  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 AREAS = ["archive", "agent", "models", "workflows", "job_traces", "secrets"]
@@ -163,50 +164,62 @@ def machine() -> str:
     return f"{os.cpu_count()} × {model}, Linux {platform.release()}"
 
 
-def main() -> None:
-    areas = sys.argv[1:] or [area for area in AREAS if (ROOT / f"bench/hostile/{area}.py").exists()]
+def row(case: Case, before: Outcome | None, after: Outcome) -> dict[str, object]:
+    """What the page says about a case."""
+    return {
+        "finding": case.finding,
+        "input": case.input,
+        "before": str(before) if before else "–",
+        "after": str(after),
+        "is_safe": after.is_safe,
+        "is_bomb": case.is_bomb,
+        "seconds": after.seconds,
+        "peak_bytes": after.peak_bytes,
+    }
+
+
+def measure(areas: list[str]) -> list[dict[str, object]]:
     now = programs(ROOT / "target/release")
     earlier = programs(Path(BEFORE)) if BEFORE else None
-    rows: list[tuple[Case, Outcome | None, Outcome]] = []
+    rows = []
     for case in cases(areas):
         before = attempt(case, earlier) if earlier else None
         after = attempt(case, now)
-        rows.append((case, before, after))
+        rows.append(row(case, before, after))
         print(f"{case.finding:>2} {case.input}\n   before: {before}\n   after:  {after}", flush=True)
         if not after.is_safe:
             print("   " + "\n   ".join(after.output.splitlines()[-5:]), flush=True)
-    unsafe = [case.input for case, _, after in rows if not after.is_safe]
-    if sys.argv[1:]:
-        sys.exit(f"{len(unsafe)} cases are not safe" if unsafe else 0)
-    page = [
+    return rows
+
+
+def page(results: dict) -> str:
+    rows = results["rows"]
+    unsafe = [row["input"] for row in rows if not row["is_safe"]]
+    n_failed_before = sum(row["before"].startswith("**") for row in rows)
+    lines = [
         "# Robustness",
         "",
-        "What hostile, odd and damaged input does to Tracewise. Each command has 4 GiB of address space and 100 seconds. *Result* and",
+        f"What hostile, odd and damaged input does to Tracewise. Each command has 4 GiB of address space and {SECONDS} seconds. *Result* and",
         "*error* mean that it ended by itself with status 0, or with one line that says why not; everything in bold is a failure.",
-        "[security.md](../security.md) describes the limits.",
+        "The cases were chosen because they had failed, or might. [security.md](../security.md) describes the limits.",
         "",
-        f"Made by `bench/run robustness` (seed {SEED}) on {machine()}.",
-        f"*Before* is commit {os.environ.get('BEFORE_COMMIT', 'not run')}.",
+        f"Made by `bench/run robustness` (seed {SEED}) on {machine()}. *Before* is commit {results['before']}.",
         "",
-        "## Hostile input",
+        f"{len(rows)} inputs: {n_failed_before} failed before, {len(unsafe)} fail now." + ("" if not unsafe else " Not safe yet: " + "; ".join(unsafe) + "."),
         "",
     ]
     for finding, title in FINDINGS.items():
-        found = [row for row in rows if row[0].finding == finding]
-        if not found:
-            continue
-        page += [f"### {finding}. {title}", "", "| input | before | after |", "|---|---|---|"]
-        page += [f"| {case.input} | {before if before else '–'} | {after} |" for case, before, after in found]
-        page += [""]
-    if unsafe:
-        page += ["Not safe yet: " + "; ".join(unsafe) + ".", ""]
-    else:
-        page += [f"All {len(rows)} inputs end with a result or an error.", ""]
-    slowest, _, slowest_after = max(rows, key=lambda row: row[2].seconds)
-    page += ["## Cost of the worst input", "", f"Slowest: {slowest.input}, {slowest_after.seconds:.1f} s.", "", "Peak memory of input that is made to exhaust memory or time:", "", "| input | seconds | peak memory |", "|---|---:|---:|"]
-    page += [f"| {case.input} | {after.seconds:.1f} | {after.peak_bytes / 1e6:,.0f} MB |" for case, _, after in sorted(rows, key=lambda row: -row[2].peak_bytes) if case.is_bomb]
-    n_kills, n_acknowledged, n_kept = kills(now, 60)
-    page += [
+        found = [row for row in rows if row["finding"] == finding]
+        if found:
+            lines += [f"## {finding}. {title}", "", "| input | before | after |", "|---|---|---|"]
+            lines += [f"| {row['input']} | {row['before']} | {row['after']} |" for row in found]
+            lines += [""]
+    slowest = max(rows, key=lambda row: row["seconds"])
+    lines += ["## Cost of the worst input", "", f"Slowest: {slowest['input']}, {slowest['seconds']:.1f} s.", "", "Peak memory of input that is made to exhaust memory or time:", "", "| input | seconds | peak memory |", "|---|---:|---:|"]
+    bombs = sorted((row for row in rows if row["is_bomb"]), key=lambda row: -row["peak_bytes"])
+    lines += [f"| {row['input']} | {row['seconds']:.1f} | {row['peak_bytes'] / 1e6:,.0f} MB |" for row in bombs]
+    n_kills, n_acknowledged, n_kept = results["kills"]
+    lines += [
         "",
         "## Kills and power losses",
         "",
@@ -224,15 +237,35 @@ def main() -> None:
         "",
         "Instructions on one thread, counted by callgrind. The target is at most 5 % more than before.",
         "",
-        *(costs([Path(BEFORE), ROOT / "target/release"]) if BEFORE and shutil.which("valgrind") else ["Not run."]),
+        *results["costs"],
         "",
         "## Fuzzing",
+        "",
+        "`scripts/fuzz --runs 10000000`, from real bytes, with at most 512 MB per allocation and 5 s per input.",
         "",
         *fuzzing(),
         "",
     ]
-    (ROOT / "docs/results/robustness.md").write_text("\n".join(page))
-    print(f"{len(rows)} inputs, {len(unsafe)} not safe; docs/results/robustness.md is written")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    saved = ROOT / "target/robustness.json"
+    if sys.argv[1:] != ["--render"]:
+        areas = sys.argv[1:] or AREAS
+        rows = measure(areas)
+        n_unsafe = sum(not row["is_safe"] for row in rows)
+        if sys.argv[1:]:
+            sys.exit(f"{n_unsafe} cases are not safe" if n_unsafe else 0)
+        directories = [Path(BEFORE), ROOT / "target/release"] if BEFORE else []
+        results = {
+            "rows": rows,
+            "before": os.environ.get("BEFORE_COMMIT", "not run"),
+            "kills": kills(programs(ROOT / "target/release"), 60),
+            "costs": costs(directories) if directories and shutil.which("valgrind") else ["Not run."],
+        }
+        saved.write_text(json.dumps(results))
+    (ROOT / "docs/results/robustness.md").write_text(page(json.loads(saved.read_text())))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ADDRESS_SPACE = 4 << 30
-SECONDS = 100
+SECONDS = 60
 
 
 @dataclass

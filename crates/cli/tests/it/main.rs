@@ -20,7 +20,12 @@ use std::process::{Command, Output};
 
 /// `tracewise` in an environment without settings.
 fn tracewise() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tracewise"));
+    without_settings(env!("CARGO_BIN_EXE_tracewise"))
+}
+
+/// A program in an environment without settings.
+fn without_settings(program: &str) -> Command {
+    let mut command = Command::new(program);
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("TRACEWISE_") {
             command.env_remove(name);

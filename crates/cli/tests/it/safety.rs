@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::{import_small, refused, run, stdout_of, tracewise};
+use crate::{import_small, refused, run, stdout_of, tracewise, without_settings};
 
 /// A server that refuses one request, and gives what it was sent.
 fn refusing_server() -> (String, JoinHandle<String>) {
@@ -171,7 +171,7 @@ fn what_is_written_is_for_its_owner_and_group() {
     let out = folder.path().join("rates.csv");
     let program = env!("CARGO_BIN_EXE_tracewise");
     let export = r#"umask 0; exec "$0" archive export --data "$1" --out "$2""#;
-    stdout_of(Command::new("sh").args(["-c", export, program]).arg(&archive).arg(&out));
+    stdout_of(without_settings("sh").args(["-c", export, program]).arg(&archive).arg(&out));
     let mode = std::fs::metadata(&out).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o640, "{mode:o}");
 }
