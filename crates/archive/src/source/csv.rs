@@ -3,6 +3,7 @@
 //! A file is read twice: first to find how often it was read and how many decimals it keeps,
 //! and to reject it as a whole if a cell is invalid; then to load it.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -107,6 +108,7 @@ struct Table<'a> {
     map: &'a ColumnMap,
     time: usize,
     places: Places,
+    last_node: RefCell<Option<NodeName>>,
 }
 
 struct Survey {
@@ -165,7 +167,7 @@ impl<'a> Table<'a> {
                 }
             }
         };
-        Ok(Self { path: path.to_owned(), intake: *intake, map, time, places })
+        Ok(Self { path: path.to_owned(), intake: *intake, map, time, places, last_node: RefCell::default() })
     }
 
     fn is_interval(&self) -> bool {
@@ -333,14 +335,25 @@ impl<'t> Row<'t> {
                     ),
                 };
                 Ok(vec![RowThread {
-                    node: NodeName::new(files::unguarded(self.text(*node)?))
-                        .map_err(|_| self.refused(*node, "node name"))?,
+                    node: self.node(*node)?,
                     cpu: Cpu(cpu_text.parse().map_err(|_| self.refused(*cpu, "number of a CPU"))?),
                     job,
                     modes,
                 }])
             }
         }
+    }
+
+    /// The node of a long row. Most rows are of the same node as the one before.
+    fn node(&self, column: usize) -> Result<NodeName> {
+        let name = files::unguarded(self.text(column)?);
+        let mut last = self.table.last_node.borrow_mut();
+        if let Some(known) = last.as_ref().filter(|known| known.as_str() == name) {
+            return Ok(known.clone());
+        }
+        let node = NodeName::new(name).map_err(|_| self.refused(column, "node name"))?;
+        *last = Some(node.clone());
+        Ok(node)
     }
 
     fn is_missing(&self, text: &str) -> bool {
