@@ -64,6 +64,13 @@ pub fn file(name: &str, bytes: &[u8]) -> PathBuf {
     path
 }
 
+/// Says whether an input was read. `scripts/fuzz` tries the first inputs, which have to be: otherwise they are useless,
+/// and a change to a format would make them so unnoticed.
+pub fn expect(is_read: bool) {
+    static IS_FIRST: LazyLock<bool> = LazyLock::new(|| std::env::var_os("TRACEWISE_FIRST_INPUTS").is_some());
+    assert!(is_read || !*IS_FIRST, "a first input is refused");
+}
+
 /// Runs parallel iterators in the thread that calls them: waking others takes longer than the work.
 pub fn without_threads() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();

@@ -5,5 +5,5 @@ use agent::web::config::WebConfig;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {
-    let _ = WebConfig::read(Some(&fuzz::file("web.yml", text)));
+    fuzz::expect(WebConfig::read(Some(&fuzz::file("web.yml", text))).is_ok());
 });

@@ -22,11 +22,11 @@ fuzz_target!(init: fuzz::without_threads(), |text: &[u8]| {
     let name = format!("01M7H60ZHHXYXXJAHDFQVT6000-{:08x}.json", crc32fast::hash(text));
     let paths = ["labels", "injections"].map(|folder| fuzz::file(&format!("archive/{folder}/{name}"), text));
     let (labels, injections) = (archive.labels(), archive.injections());
+    fuzz::expect(labels.is_ok() || injections.is_ok());
     if let Ok(labels) = &labels {
         assert!(labels.is_sorted_by_key(|label| label.start));
         // The file itself is checked together with what is added to it.
         let _ = archive.verify(&workload::Control::default());
     }
-    drop(injections);
     paths.iter().for_each(|path| fs::remove_file(path).expect("the file is removed"));
 });

@@ -19,7 +19,9 @@ static RUN: LazyLock<Recording> = LazyLock::new(|| {
 
 fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
     let run = &RUN.run;
-    let Ok(classifier) = TrainedClassifier::read(&fuzz::model(bytes)) else { return };
+    let classifier = TrainedClassifier::read(&fuzz::model(bytes));
+    fuzz::expect(classifier.is_ok());
+    let Ok(classifier) = classifier else { return };
     assert_eq!(classifier.probabilities(run).len(), classifier.classes.len());
     let _ = (classifier.judge(run), classifier.judge(&first_fraction(run, 0.5)));
 });

@@ -16,5 +16,6 @@ fuzz_target!(|bytes: &[u8]| {
     while let Ok(n_read @ 1..) = file.read(&mut buffer) {
         n_bytes += n_read as u64;
     }
+    fuzz::expect(n_bytes > bytes.len() as u64);
     assert!(n_bytes <= MOST_BYTES);
 });

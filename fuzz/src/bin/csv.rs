@@ -14,6 +14,6 @@ fuzz_target!(|bytes: &[u8]| {
     let map = std::str::from_utf8(map).ok().and_then(|map| ColumnMap::from_toml("map", map).ok());
     let intake = Intake { limits: Limits::default(), now: Timestamp::from_seconds(2_000_000_000) };
     let file = fuzz::file("x.csv", csv);
-    let _ =
-        CsvImport::survey(&file, map.as_ref().unwrap_or(&EXATHLON), "fuzz", None, &intake, &Stop::default());
+    let map = map.as_ref().unwrap_or(&EXATHLON);
+    fuzz::expect(CsvImport::survey(&file, map, "fuzz", None, &intake, &Stop::default()).is_ok());
 });

@@ -9,7 +9,9 @@ use workload::{Cpu, JobId, NodeName, Timestamp};
 const MOST_VALUES: usize = 1_000;
 
 fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
-    let Ok(detector) = TrainedDetector::read(&fuzz::model(bytes)) else { return };
+    let detector = TrainedDetector::read(&fuzz::model(bytes));
+    fuzz::expect(detector.is_ok());
+    let Ok(detector) = detector else { return };
     let spec = detector.window_spec(1);
     if spec.n_steps * spec.n_channels() > MOST_VALUES {
         return;

@@ -10,7 +10,9 @@ use workload::Stop;
 const N_JOBS: NonZeroUsize = NonZeroUsize::new(3).expect("three is not zero");
 
 fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
-    let Ok(generator) = TrainedGenerator::read(&fuzz::model(bytes)) else { return };
+    let generator = TrainedGenerator::read(&fuzz::model(bytes));
+    fuzz::expect(generator.is_ok());
+    let Ok(generator) = generator else { return };
     let request = SampleRequest { extent: SampleExtent::Jobs(N_JOBS), ..SampleRequest::default() };
     if let Ok(table) = generator.sample(&request, &Stop::default()) {
         assert_eq!(table.n_rows(), N_JOBS.get());

@@ -9,14 +9,16 @@ use workload::Millis;
 const N_THREADS: usize = 4;
 
 fuzz_target!(|text: &str| {
-    if let Ok(plan) = Plan::from_toml("plan.toml", text, N_THREADS) {
+    let (plan, config) = (Plan::from_toml("plan.toml", text, N_THREADS), DetectorConfig::from_toml(text));
+    fuzz::expect(plan.is_ok() || config.is_ok());
+    if let Ok(plan) = plan {
         for campaign in 0..plan.campaign.len().min(4) {
             let jobs = plan.jobs(campaign);
             assert!(jobs.iter().all(|job| (1..=N_THREADS).contains(&usize::from(job.n_threads))));
         }
         let _ = plan.n_writers(N_THREADS);
     }
-    if let Ok(config) = DetectorConfig::from_toml(text) {
+    if let Ok(config) = config {
         assert!(config.window_spec(Millis::SECOND, 1).length() >= Millis::SECOND);
     }
 });

@@ -7,7 +7,9 @@ use workflows::read::stampede;
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { rows: 100_000, ..Limits::default() };
-    for recording in stampede::read(&fuzz::file("stampede.db", bytes), &limits).into_iter().flatten() {
+    let runs = stampede::read(&fuzz::file("stampede.db", bytes), &limits);
+    fuzz::expect(runs.is_ok());
+    for recording in runs.into_iter().flatten() {
         for delays in recording.run.delays() {
             assert!(delays.parts().iter().all(|(_, seconds)| *seconds >= 0.0));
         }

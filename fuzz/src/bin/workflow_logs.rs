@@ -10,6 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     let is_log = whole.push(bytes).is_ok();
     let is_log_in_pieces = pieces.push(first).and_then(|()| pieces.push(second)).is_ok();
     let recording = whole.recording("run");
+    fuzz::expect(is_log && !recording.run.attempts.is_empty());
     if is_log && is_log_in_pieces {
         assert_eq!(recording, pieces.recording("run"));
     }

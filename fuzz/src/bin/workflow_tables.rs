@@ -9,6 +9,7 @@ fuzz_target!(|text: &str| {
     let table = Limited::new(text.as_bytes(), &Limits::default());
     let mut meter = table.meter();
     let found = [nextflow::read("run", text).ok(), table::read("run", table, &mut meter).ok()];
+    fuzz::expect(found.iter().any(Option::is_some));
     for recording in found.into_iter().flatten() {
         let _ = recording.run.delays();
     }
