@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import http.server
 import json
 import os
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from . import thrift
 from .case import Case, Outcome, run
+from .thrift import write_varint as varint
 
 Tools = dict[str, Path]
 COMMIT, BOUNDARY, CLOCKS, SIZES, LINKS, JOURNAL, LABELS, PARQUET = 1, 2, 3, 4, 5, 9, 10, 13
@@ -111,16 +111,8 @@ def lock_link(tools: Tools, folder: Path) -> Outcome:
 # 2: what agents and Prometheus answer.
 
 
-def varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes(encoded) + bytes([value])
-
-
 def zigzag(value: int) -> bytes:
-    return varint(((value << 1) ^ (value >> 63)) & (1 << 64) - 1)
+    return varint(thrift.zigzag(value))
 
 
 def text(value: str) -> bytes:
@@ -207,10 +199,9 @@ def bomb_of(option: str) -> Callable[[Tools, Path], Outcome]:
     def attempt(tools: Tools, folder: Path) -> Outcome:
         os.chdir(folder)
         body = zeros(GIGABYTES).read_bytes()
-        arguments = [option] if option == "--agent" else [option]
         times = [] if option == "--agent" else ["--from", str(START), "--to", str(START + 60)]
         with server(lambda _: (body, True)) as url:
-            return tracewise(tools, "archive", "import", *arguments, url, *times, "--into", folder / "archive")
+            return tracewise(tools, "archive", "import", option, url, *times, "--into", folder / "archive")
 
     return attempt
 
