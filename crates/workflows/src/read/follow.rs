@@ -189,18 +189,20 @@ impl LogParser {
         // Only new bytes can contain the end of a line that has not ended.
         let new_end = bytes.iter().rposition(|byte| *byte == b'\n').map(|at| self.partial_line.len() + at);
         self.partial_line.extend_from_slice(bytes);
+        let Some(end) = new_end else { return Ok(()) };
         if self.format.is_none() {
-            if new_end.is_none() {
+            // A line whose end has not arrived yet may look like one of another format.
+            let whole = &self.partial_line[..end];
+            if whole.trim_ascii().is_empty() {
                 return Ok(());
             }
-            let found = Format::of(&self.partial_line[..self.partial_line.len().min(SNIFF_BYTES)]);
+            let found = Format::of(&whole[..whole.len().min(SNIFF_BYTES)]);
             let found =
                 found.filter(|format| matches!(format, Format::Jobstate | Format::Dagman | Format::EventLog));
             let found = found
                 .ok_or("not a log that can be followed: expected jobstate.log, *.dagman.out or an HTCondor event log")?;
             self.format = Some(found);
         }
-        let Some(end) = new_end else { return Ok(()) };
         let rest = self.partial_line.split_off(end + 1);
         let whole = std::mem::replace(&mut self.partial_line, rest);
         for line in String::from_utf8_lossy(&whole).lines() {
@@ -244,5 +246,24 @@ impl LogParser {
     /// The run as known now.
     pub fn recording(&self, name: &str) -> Recording {
         self.builder.recording(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_line_that_arrives_in_pieces_does_not_change_the_format() {
+        let log = "\n\n000 (0011.000.000) 2026-11-01 10:00:00 Job submitted from host: <10.0.0.1:9618>\n\
+            \t   DAG Node: count_1\n...\n";
+        let mut whole = LogParser::default();
+        whole.push(log.as_bytes()).unwrap();
+        assert_eq!(whole.recording("run").run.attempts.len(), 1);
+        for at in 0..log.len() {
+            let mut pieces = LogParser::default();
+            pieces.push(&log.as_bytes()[..at]).and_then(|()| pieces.push(&log.as_bytes()[at..])).unwrap();
+            assert_eq!(pieces.recording("run"), whole.recording("run"), "cut at {at}");
+        }
     }
 }
