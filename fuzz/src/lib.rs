@@ -5,8 +5,10 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
+use archive::{Archive, Settings};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
+use tokio::runtime::Runtime;
 
 /// The largest allocation that an input of a few kilobytes may cause. LibFuzzer notices only memory that is used.
 const MOST_BYTES: usize = 512 << 20;
@@ -75,6 +77,13 @@ pub fn expect(is_read: bool) {
 pub fn without_threads() {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).use_current_thread();
     pool.build_global().expect("the only pool");
+}
+
+/// Opens an archive in the scratch directory, with a runtime that all archives share: threads take long to start.
+pub fn archive(name: &str) -> archive::Result<Archive> {
+    static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().expect("a runtime"));
+    let settings = Settings { runtime: Some(RUNTIME.handle().clone()), ..Settings::default() };
+    Archive::open_or_create(&scratch(name).to_string_lossy(), &settings)
 }
 
 /// A directory with a model: a manifest and weights, separated by [`SEPARATOR`], with the right hash of the weights.

@@ -4,8 +4,8 @@
 
 use std::sync::LazyLock;
 
+use archive::Archive;
 use archive::fuzzing::read_file;
-use archive::{Archive, Settings};
 use libfuzzer_sys::fuzz_target;
 
 /// The paths of the files that the corpus starts with.
@@ -20,7 +20,7 @@ static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| {
         let partition = folder.join(path);
         std::fs::create_dir_all(partition.parent().expect("a directory")).expect("a directory");
     }
-    Archive::open_or_create(&folder.to_string_lossy(), &Settings::default()).expect("an archive")
+    fuzz::archive("archive").expect("an archive")
 });
 
 fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {

@@ -5,12 +5,11 @@
 use std::fs;
 use std::sync::LazyLock;
 
-use archive::{Archive, Settings};
+use archive::Archive;
 use libfuzzer_sys::fuzz_target;
 
 static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| {
-    let folder = fuzz::scratch("archive");
-    let archive = Archive::open_or_create(&folder.to_string_lossy(), &Settings::default());
+    let archive = fuzz::archive("archive");
     for folder in ["archive/labels", "archive/injections"] {
         fs::create_dir_all(fuzz::scratch(folder)).expect("a directory");
     }

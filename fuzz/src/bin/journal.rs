@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use archive::{Archive, Selection, Settings};
+use archive::{Archive, Selection};
 use libfuzzer_sys::fuzz_target;
 use workload::Derivation;
 
@@ -20,9 +20,8 @@ const LONGEST_TRACE_MS: i64 = 3_600_000;
 
 /// An archive with an empty journal.
 static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| {
-    let folder = fuzz::scratch("archive");
-    let archive = Archive::open_or_create(&folder.to_string_lossy(), &Settings::default());
-    std::fs::create_dir_all(folder.join(".spool/journal")).expect("a journal");
+    let archive = fuzz::archive("archive");
+    std::fs::create_dir_all(fuzz::scratch("archive/.spool/journal")).expect("a journal");
     archive.expect("an archive")
 });
 

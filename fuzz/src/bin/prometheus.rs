@@ -3,16 +3,13 @@
 
 use std::sync::LazyLock;
 
+use archive::Archive;
 use archive::fuzzing::import_answers;
 use archive::source::{Intake, Limits};
-use archive::{Archive, Settings};
 use libfuzzer_sys::fuzz_target;
 use workload::Timestamp;
 
-static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| {
-    let folder = fuzz::scratch("archive");
-    Archive::open_or_create(&folder.to_string_lossy(), &Settings::default()).expect("an archive")
-});
+static ARCHIVE: LazyLock<Archive> = LazyLock::new(|| fuzz::archive("archive").expect("an archive"));
 
 fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
     let intake = Intake { limits: Limits::default(), now: Timestamp::from_seconds(1_800_000_000) };
