@@ -1,8 +1,8 @@
-//! What fuzz targets share: a bound on allocations, a directory in memory, models with right hashes, and work without
+//! What fuzz targets share: a bound on allocations, a scratch directory, models with right hashes, and work without
 //! other threads.
 
 use std::alloc::{GlobalAlloc, Layout, System};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use archive::{Archive, Settings};
@@ -47,12 +47,8 @@ unsafe impl GlobalAlloc for Bounded {
     }
 }
 
-/// A directory in memory, for readers that take a path.
-static SCRATCH: LazyLock<TempDir> = LazyLock::new(|| {
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    tempfile::Builder::new().prefix("tracewise-fuzz-").tempdir_in(parent).expect("a directory")
-});
+/// A directory for readers that take a path. `scripts/fuzz` sees to it that it is in memory, and removes it.
+static SCRATCH: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a directory"));
 
 /// Where a file of this name may be written.
 pub fn scratch(name: &str) -> PathBuf {

@@ -8,8 +8,6 @@ use crate::limited::Limits;
 /// Bytes in which nearly every header fits, and in which every header has to fit.
 const USUAL_HEADER: usize = 4 * 1024;
 const LARGEST_HEADER: usize = 1 << 20;
-/// Structures within structures; a page header has two levels.
-const MAX_DEPTH: usize = 8;
 
 /// Checks the pages of a column that lies at `start` and is `length` bytes long. `read_at` fills a buffer as far as the
 /// file goes.
@@ -35,6 +33,10 @@ pub fn check_pages(
         limits.check_expansion(expanded, length)?;
         at = at.saturating_add(header.n_bytes as u64).saturating_add(header.stored);
     }
+    if at > end {
+        // Another reader may take what follows for a page.
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     Ok(())
 }
 
@@ -47,24 +49,71 @@ struct PageHeader {
     n_bytes: usize,
 }
 
+/// What a field of a page header holds, as Thrift numbers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Bool,
+    I32,
+    I64,
+    Binary,
+    Struct(&'static [(i64, Kind)]),
+}
+
+/// The fields of a page header. Readers trust that they have these types, so a header with others is refused.
+static PAGE: [(i64, Kind); 8] = [
+    (1, Kind::I32),
+    (EXPANDED, Kind::I32),
+    (STORED, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::Struct(&DATA_PAGE)),
+    (6, Kind::Struct(&[])),
+    (7, Kind::Struct(&DICTIONARY_PAGE)),
+    (8, Kind::Struct(&DATA_PAGE_V2)),
+];
+const EXPANDED: i64 = 2;
+const STORED: i64 = 3;
+static DATA_PAGE: [(i64, Kind); 5] =
+    [(1, Kind::I32), (2, Kind::I32), (3, Kind::I32), (4, Kind::I32), (5, Kind::Struct(&STATISTICS))];
+static DICTIONARY_PAGE: [(i64, Kind); 3] = [(1, Kind::I32), (2, Kind::I32), (3, Kind::Bool)];
+static DATA_PAGE_V2: [(i64, Kind); 8] = [
+    (1, Kind::I32),
+    (2, Kind::I32),
+    (3, Kind::I32),
+    (4, Kind::I32),
+    (5, Kind::I32),
+    (6, Kind::I32),
+    (7, Kind::Bool),
+    (8, Kind::Struct(&STATISTICS)),
+];
+static STATISTICS: [(i64, Kind); 8] = [
+    (1, Kind::Binary),
+    (2, Kind::Binary),
+    (3, Kind::I64),
+    (4, Kind::I64),
+    (5, Kind::Binary),
+    (6, Kind::Binary),
+    (7, Kind::Bool),
+    (8, Kind::Bool),
+];
+
 impl PageHeader {
     /// Reads Thrift's compact protocol; none if it is cut off or makes no sense.
     fn parse(bytes: &[u8]) -> Option<Self> {
         let mut cursor = Cursor { bytes, at: 0 };
         let (mut expanded, mut stored) = (None, None);
-        let mut number = 0;
-        while let Some(kind) = cursor.field(&mut number)? {
-            match (number, kind) {
-                (2, I32) => expanded = Some(u64::try_from(cursor.signed()?).ok()?),
-                (3, I32) => stored = Some(u64::try_from(cursor.signed()?).ok()?),
-                _ => cursor.skip(kind, 0)?,
-            }
-        }
+        cursor.structure(&PAGE, &mut |number, value| {
+            let size = match number {
+                EXPANDED => &mut expanded,
+                STORED => &mut stored,
+                _ => return Some(()),
+            };
+            // A field that comes twice could be read as either.
+            let is_first = size.replace(u64::try_from(value).ok()?).is_none();
+            is_first.then_some(())
+        })?;
         Some(Self { expanded: expanded?, stored: stored?, n_bytes: cursor.at })
     }
 }
-
-const I32: u8 = 5;
 
 struct Cursor<'a> {
     bytes: &'a [u8],
@@ -114,37 +163,31 @@ impl Cursor<'_> {
         Some(Some(byte & 0x0f))
     }
 
-    fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
-        if depth > MAX_DEPTH {
-            return None;
-        }
-        match kind {
-            1 | 2 => Some(()),
-            3 => self.forward(1),
-            4..=6 => self.unsigned().map(drop),
-            7 => self.forward(8),
-            8 => {
-                let length = self.unsigned()?;
-                self.forward(length)
-            }
-            9 | 10 => {
-                let byte = self.byte()?;
-                let n_items = if byte >> 4 == 15 { self.unsigned()? } else { u64::from(byte >> 4) };
-                match byte & 0x0f {
-                    // In a list, a truth value takes a byte.
-                    1 | 2 => self.forward(n_items),
-                    kind => (0..n_items).try_for_each(|_| self.skip(kind, depth + 1)),
+    /// Reads a structure of the given fields; others may be there if they are not lists. `visit` gets the
+    /// integers of this structure.
+    fn structure(
+        &mut self,
+        fields: &[(i64, Kind)],
+        visit: &mut dyn FnMut(i64, i64) -> Option<()>,
+    ) -> Option<()> {
+        let mut number = 0;
+        while let Some(kind) = self.field(&mut number)? {
+            let known = fields.iter().find(|(known, _)| *known == number).map(|(_, kind)| *kind);
+            match (kind, known) {
+                (1 | 2, None | Some(Kind::Bool)) => {}
+                (3, None) => self.forward(1)?,
+                (5, None | Some(Kind::I32)) => visit(number, self.signed()?)?,
+                (4, None) | (6, None | Some(Kind::I64)) => drop(self.unsigned()?),
+                (7, None) => self.forward(8)?,
+                (8, None | Some(Kind::Binary)) => {
+                    let length = self.unsigned()?;
+                    self.forward(length)?;
                 }
+                (12, Some(Kind::Struct(fields))) => self.structure(fields, &mut |_, _| Some(()))?,
+                _ => return None,
             }
-            12 => {
-                let mut number = 0;
-                while let Some(kind) = self.field(&mut number)? {
-                    self.skip(kind, depth + 1)?;
-                }
-                Some(())
-            }
-            _ => None,
         }
+        Some(())
     }
 }
 
@@ -168,8 +211,9 @@ mod tests {
         bytes.extend(varint(expanded));
         bytes.push(0x15);
         bytes.extend(varint(stored));
-        // Field 5, a structure: a count, a text, a list of two truth values.
-        bytes.extend([0x2c, 0x15, 0x08, 0x18, 2, b'a', b'b', 0x19, 0x21, 1, 2, 0x00, 0x00]);
+        // Field 5, a data page: a count, three encodings, statistics with a text.
+        let counts = [0x2c, 0x15, 8, 0x15, 0, 0x15, 0, 0x15, 0];
+        bytes.extend(counts.into_iter().chain([0x1c, 0x18, 2, b'a', b'b', 0, 0, 0]));
         bytes.extend(vec![0; stored as usize]);
         bytes
     }
@@ -199,6 +243,12 @@ mod tests {
         for length in 1..sound.len() {
             assert!(check(&sound[..length]).is_err(), "{length}");
         }
+        // A list, a text in place of a number, a size that comes twice, a page that leaves its column.
+        let sizes = [0x15, 0, 0x15, 2, 0x15, 0];
+        for rest in [&[0x19, 0x21, 1, 2, 0][..], &[0x18, 1, b'a', 0], &[0x05, 4, 8, 0], &[0x05, 6, 0, 0]] {
+            assert!(check(&[&sizes, rest].concat()).is_err(), "{rest:?}");
+        }
+        assert!(check(&[0x15, 0, 0x15, 2, 0x15, 20, 0]).is_err());
         for bytes in [&[0xff; 64][..], &[0x1c; 4_096], &[0x19, 0xf5, 0xff, 0xff, 0xff, 0xff, 0x0f]] {
             assert!(check(bytes).is_err());
         }
