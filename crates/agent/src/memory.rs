@@ -32,6 +32,11 @@ impl MemoryCollector {
     pub fn read(&mut self) -> io::Result<Vec<Memory>> {
         Ok(parse(self.buffer.read(&self.path)?))
     }
+
+    /// The memory of the node that programs can use.
+    pub fn total_bytes(&mut self) -> Option<u64> {
+        self.read().ok()?.into_iter().find(|line| line.name == "mem_total").map(|line| line.value)
+    }
 }
 
 /// Lines such as `Active(anon):    1234 kB` and `HugePages_Total:       0`.

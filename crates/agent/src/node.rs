@@ -127,6 +127,8 @@ pub struct Node {
     memory: MemoryCollector,
     load: LoadCollector,
     own: OwnCollector,
+    /// Read once: a node's memory does not change.
+    memory_bytes: Option<u64>,
     ownership: Ownership,
     /// Which generation of jobs the ownership is of.
     generation: Option<u64>,
@@ -144,6 +146,7 @@ impl Node {
             memory: MemoryCollector::new(&settings.procfs),
             load: LoadCollector::new(&settings.procfs),
             own: OwnCollector::new(),
+            memory_bytes: MemoryCollector::new(&settings.procfs).total_bytes(),
             ownership: Ownership::default(),
             generation: None,
             settings,
@@ -152,6 +155,11 @@ impl Node {
 
     pub fn settings(&self) -> &NodeSettings {
         &self.settings
+    }
+
+    /// The memory of the node.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.memory_bytes
     }
 
     /// What the ticks of this node's threads mean.
@@ -196,8 +204,9 @@ impl Node {
     fn read_jobs(&mut self, now: Timestamp) -> Vec<JobReading> {
         let budget = self.settings.interval / JOB_FILES_SHARE;
         let read = self.cgroup.read_usage(now, Millis::from(self.settings.job_interval), budget);
-        let readings = read.iter().filter_map(|job| Some(job.used.as_ref()?.total.reading(job.id.clone())));
-        readings.collect()
+        let memory_bytes = self.memory_bytes;
+        let reading = |job: &Arc<Job>| Some(job.used.as_ref()?.total.reading(job.id.clone(), memory_bytes));
+        read.iter().filter_map(reading).collect()
     }
 
     /// Each job once: two series with the same labels would spoil the whole page.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::layout::next_id;
 
 /// The first bytes of a segment; the last of them is the version.
-pub const MAGIC: &[u8; 8] = b"TWJRNL\0\x03";
+pub const MAGIC: &[u8; 8] = b"TWJRNL\0\x04";
 /// What comes before the first record of a block.
 pub const BLOCK_MARK: &[u8; 8] = b"\xd7TWBLOCK";
 /// Length and checksum of a record.

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::store::Object;
 
 /// The version of everything below and of the file format.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 /// The file that marks a directory, or a prefix of a bucket, as an archive.
 pub const MARKER: &str = "archive.json";
 /// The directory of a local archive in which writes are prepared.

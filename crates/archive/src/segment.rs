@@ -20,6 +20,8 @@ use crate::journal::{BLOCK_MARK, HEADER, MAGIC, segment_id};
 use crate::layout::is_storable;
 use crate::rows::{JobRows, ThreadRows};
 
+/// The version before readings of jobs had CPU time. It is read in the same way.
+const NO_CPU_TIME_MAGIC: &[u8; 8] = b"TWJRNL\0\x03";
 /// Versions before blocks: one block, without a mark.
 const OLD_MAGICS: [&[u8; 8]; 2] = [b"TWJRNL\0\x01", b"TWJRNL\0\x02"];
 const MAX_RECORD_BYTES: u32 = 1 << 30;
@@ -83,7 +85,7 @@ impl SegmentIndex {
         };
         let mut reader = Reader::new(index.file.try_clone().map_err(Error::io(path))?, length);
         let magic = reader.bytes(0, MAGIC.len() as u64).map_err(Error::io(path))?;
-        let has_blocks = magic.is_some_and(|found| found == MAGIC);
+        let has_blocks = magic.is_some_and(|found| found == MAGIC || found == NO_CPU_TIME_MAGIC);
         if !has_blocks && magic.is_none_or(|found| OLD_MAGICS.iter().all(|old| found != *old)) {
             // A crash while the segment was created; it never held anything.
             index.gaps.extend((length > 0).then_some(Gap { offset: 0, bytes: length, is_cut_off: true }));

@@ -84,7 +84,7 @@ struct Last {
 }
 
 /// The counts of a job, each one more than it is; zero is absent.
-type Counts = [u64; JobReading::COUNTS.len()];
+type Counts = [u64; JobReading::N_COUNTS];
 
 /// Writes the records of one segment.
 #[derive(Debug, Default)]
@@ -282,8 +282,8 @@ impl NodeDecoder {
 
 fn whole_job(cursor: &mut Cursor<'_>) -> Option<JobReading> {
     let job = JobId::new(cursor.text()?).ok()?;
-    let mut counts = [None; JobReading::COUNTS.len()];
-    for count in &mut counts {
+    let mut counts = [None; JobReading::N_COUNTS];
+    for count in &mut counts[..JobReading::N_FIRST_COUNTS] {
         *count = cursor.varint()?.checked_sub(1);
     }
     Some(JobReading::from_counts(job, counts))

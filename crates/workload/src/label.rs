@@ -72,13 +72,13 @@ pub struct Label {
 }
 
 /// The kinds that are anomalous where a label does not say so.
-pub const ANOMALOUS_KINDS: [&str; 6] =
-    ["bad-io", "cpu-hog", "memory-pressure", "stuck-rank", "throttled", "leak"];
+pub const ANOMALOUS_KINDS: [&str; 7] =
+    ["bad-io", "cpu-hog", "memory-pressure", "stuck-rank", "throttled", "leak", "runaway"];
 
 impl Label {
     /// Whether the job is an anomaly: as the label says, or else by the name of its kind.
     pub fn is_anomalous(&self) -> bool {
-        self.anomalous.unwrap_or_else(|| ANOMALOUS_KINDS.contains(&self.kind.as_str()))
+        self.anomalous.unwrap_or_else(|| ANOMALOUS_KINDS.contains(&family(&self.kind)))
     }
 }
 

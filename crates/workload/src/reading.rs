@@ -137,11 +137,15 @@ pub struct JobReading {
     pub memory_pressure: Pressure,
     /// Waiting for I/O.
     pub io_pressure: Pressure,
+    /// CPU time of the job since its start, in user and system mode, on all threads.
+    pub cpu_usec: Option<u64>,
+    /// The memory of the node, which bounds a job without a limit.
+    pub node_memory_bytes: Option<u64>,
 }
 
 impl JobReading {
     /// What [`counts`](Self::counts) are called.
-    pub const COUNTS: [&'static str; 9] = [
+    pub const COUNTS: [&'static str; Self::N_COUNTS] = [
         "memory_bytes",
         "memory_peak_bytes",
         "memory_limit_bytes",
@@ -151,10 +155,16 @@ impl JobReading {
         "memory_pressure_full_usec",
         "io_pressure_some_usec",
         "io_pressure_full_usec",
+        "cpu_usec",
+        "node_memory_bytes",
     ];
+    /// The number of values.
+    pub const N_COUNTS: usize = 11;
+    /// The number of values that readings had before CPU time and the memory of the node were added.
+    pub const N_FIRST_COUNTS: usize = 9;
 
     /// All values, in the order of [`COUNTS`](Self::COUNTS).
-    pub fn counts(&self) -> [Option<u64>; 9] {
+    pub fn counts(&self) -> [Option<u64>; Self::N_COUNTS] {
         [
             self.memory_bytes,
             self.memory_peak_bytes,
@@ -165,11 +175,13 @@ impl JobReading {
             self.memory_pressure.full_usec,
             self.io_pressure.some_usec,
             self.io_pressure.full_usec,
+            self.cpu_usec,
+            self.node_memory_bytes,
         ]
     }
 
     /// A reading with values in the order of [`COUNTS`](Self::COUNTS).
-    pub fn from_counts(job: JobId, counts: [Option<u64>; 9]) -> Self {
+    pub fn from_counts(job: JobId, counts: [Option<u64>; Self::N_COUNTS]) -> Self {
         let pressure = |at: usize| Pressure { some_usec: counts[at], full_usec: counts[at + 1] };
         Self {
             job,
@@ -179,12 +191,14 @@ impl JobReading {
             cpu_pressure: pressure(3),
             memory_pressure: pressure(5),
             io_pressure: pressure(7),
+            cpu_usec: counts[9],
+            node_memory_bytes: counts[10],
         }
     }
 
     /// A reading in which the kernel offered nothing.
     pub fn empty(job: JobId) -> Self {
-        Self::from_counts(job, [None; 9])
+        Self::from_counts(job, [None; Self::N_COUNTS])
     }
 }
 

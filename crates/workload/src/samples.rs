@@ -12,7 +12,9 @@ use crate::{NodeReading, Source, ThreadReading, Timestamp};
 pub const MEDIA_TYPE: &str = "application/vnd.tracewise.samples";
 
 /// The first bytes; the last of them is the version.
-const MAGIC: &[u8; 8] = b"TWSMPL\0\x01";
+const MAGIC: &[u8; 8] = b"TWSMPL\0\x02";
+/// What agents sent before readings of jobs had CPU time. It is read in the same way.
+const OLD_MAGIC: &[u8; 8] = b"TWSMPL\0\x01";
 
 /// Why samples cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -86,7 +88,7 @@ pub fn join(segments: impl Iterator<Item = impl AsRef<[u8]>>) -> Vec<u8> {
 /// The readings of joined segments, in the order in which they were written. The first error is the
 /// last item.
 pub fn read(bytes: &[u8]) -> impl Iterator<Item = Result<SourcedReading, SamplesError>> {
-    let body = bytes.strip_prefix(MAGIC);
+    let body = bytes.strip_prefix(MAGIC).or_else(|| bytes.strip_prefix(OLD_MAGIC));
     let refused = (body.is_none() && !bytes.is_empty()).then_some(Err(SamplesError::Magic));
     let mut segments = Cursor(body.unwrap_or_default());
     let segments = std::iter::from_fn(move || {

@@ -132,7 +132,7 @@ impl Usage {
     }
 
     /// What the archive keeps of it.
-    pub fn reading(&self, job: JobId) -> JobReading {
+    pub fn reading(&self, job: JobId, node_memory_bytes: Option<u64>) -> JobReading {
         JobReading {
             job,
             memory_bytes: self.memory_bytes,
@@ -141,6 +141,8 @@ impl Usage {
             cpu_pressure: self.cpu_pressure,
             memory_pressure: self.memory_pressure,
             io_pressure: self.io_pressure,
+            cpu_usec: self.cpu_user_usec.zip(self.cpu_system_usec).map(|(user, system)| user + system),
+            node_memory_bytes,
         }
     }
 }

@@ -43,7 +43,7 @@ const fn job_count(index: usize) -> Column {
     Column { name: JobReading::COUNTS[index], kind: Kind::Count }
 }
 
-const CGROUP_COLUMNS: [Column; 11] = [
+const CGROUP_COLUMNS: [Column; 2 + JobReading::N_COUNTS] = [
     Column { name: "time", kind: Kind::Time },
     Column { name: "job", kind: Kind::Text },
     job_count(0),
@@ -55,7 +55,17 @@ const CGROUP_COLUMNS: [Column; 11] = [
     job_count(6),
     job_count(7),
     job_count(8),
+    job_count(9),
+    job_count(10),
 ];
+
+/// The columns that a file of a format has. In the first format, jobs had no CPU time.
+fn columns_in(table: Table, format: u32) -> &'static [Column] {
+    match (table, format) {
+        (Table::Cgroup, 1) => &CGROUP_COLUMNS[..2 + JobReading::N_FIRST_COUNTS],
+        _ => columns_of(table),
+    }
+}
 
 const fn columns_of(table: Table) -> &'static [Column] {
     match table {

@@ -12,7 +12,9 @@ use serde::Deserialize;
 use workload::derive::Scale;
 use workload::{JobId, JobReading, Mode, Owner, Timestamp};
 
-use super::{CGROUP_COLUMNS, CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, RowGroupInfo, columns_of};
+use super::{
+    CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, RowGroupInfo, columns_in, columns_of,
+};
 use crate::columns::{self, Region, Values};
 use crate::error::{Error, Result};
 use crate::layout::{FORMAT, StoredFile, date_of};
@@ -109,7 +111,8 @@ impl OpenFile {
     /// Reads one row group of the `cgroup` table.
     pub fn read_jobs(&self, store: &Store, group: usize) -> Result<JobRows> {
         let damaged = |reason: &str| Error::damaged(&store.full_path(&self.stored.path), reason);
-        let wanted: Vec<usize> = (0..CGROUP_COLUMNS.len()).collect();
+        let n_columns = columns_in(self.info.table, self.info.format).len();
+        let wanted: Vec<usize> = (0..n_columns).collect();
         let (columns, n_rows) = self.read_columns(store, group, &wanted)?;
         let mut columns = columns.into_iter();
         let (Some(Values::Times(times)), Some(Values::Texts(jobs))) = (columns.next(), columns.next()) else {
@@ -128,7 +131,7 @@ impl OpenFile {
             _ => vec![None; n_rows],
         });
         let mut column = || counts.next().unwrap_or_else(|| vec![None; n_rows]);
-        let columns: [Vec<Option<u64>>; 9] = std::array::from_fn(|_| column());
+        let columns: [Vec<Option<u64>>; JobReading::N_COUNTS] = std::array::from_fn(|_| column());
         let known: Result<Vec<JobId>, _> = jobs.known.iter().map(JobId::new).collect();
         let known = known.map_err(|_| damaged("a job cannot be understood"))?;
         let mut jobs = jobs.runs.iter().flat_map(|(n_rows, word)| std::iter::repeat_n(*word, *n_rows));
@@ -240,7 +243,7 @@ fn check_shape(metadata: &ParquetMetaData, info: &FileInfo, stored: &StoredFile)
     if (info.table, &info.node) != (stored.partition.table, &stored.partition.node) {
         return Err(format!("it holds the table {} of {}", info.table.name(), info.node));
     }
-    let columns = columns_of(info.table);
+    let columns = columns_in(info.table, info.format);
     let names = metadata.file_metadata().schema_descr();
     let same = names.num_columns() == columns.len()
         && columns.iter().enumerate().all(|(index, column)| names.column(index).name() == column.name);

@@ -1,9 +1,9 @@
-/* Ranks that compute for nearly the same time and then meet in an Allreduce, in a loop.
+/* Ranks that compute and then meet in an Allreduce, in a loop.
  *
  *     allreduce SECONDS SEED MEAN_SECONDS SPREAD STUCK_RANK CPU...
  *
- * Ranks compute for normally distributed times; SPREAD is the standard deviation as a fraction of
- * MEAN_SECONDS. Rank r is bound to the r-th CPU. STUCK_RANK (-1: none) computes until the end and never
+ * With a SPREAD of 0, ranks compute for exponentially distributed times. Else the times are normally
+ * distributed, with SPREAD as the standard deviation in units of MEAN_SECONDS. Rank r is bound to the r-th CPU. STUCK_RANK (-1: none) computes until the end and never
  * meets the others. Ranks that wait yield the CPU, as MPI libraries do where nodes are shared. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -32,6 +32,12 @@ static double draw(void)
 static double deviate(void)
 {
     return sqrt(-2 * log(1 - draw())) * cos(2 * M_PI * draw());
+}
+
+/* How long a rank computes, in units of the mean. */
+static double draw_time(double spread)
+{
+    return spread > 0 ? 1 + spread * deviate() : -log(1 - draw());
 }
 
 static double multiply(void)
@@ -82,7 +88,7 @@ int main(int argc, char **argv)
     double end = MPI_Wtime() + seconds, sum = 0;
     /* All ranks have to leave after the same meeting, so the meeting decides. */
     for (int is_over = 0; !is_over;) {
-        double until = is_stuck ? end : MPI_Wtime() + mean * (1 + spread * deviate());
+        double until = is_stuck ? end : MPI_Wtime() + mean * draw_time(spread);
         if (until > end)
             until = end;
         while (MPI_Wtime() < until)

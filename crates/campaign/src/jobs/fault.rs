@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{JobError, JobRunner, JobSpec, Until, confine, join};
+use super::{JobError, JobRunner, JobSpec, Until, confine, join, on_each};
 use crate::kind::Kind;
 
 /// The limit of what a leak keeps.
@@ -33,15 +33,23 @@ pub fn alongside(
     })
 }
 
-/// Computes on the job's first CPU, in competition with the job.
-pub fn hog(spec: &JobSpec, until: &Until) -> Result<(), JobError> {
-    confine(&spec.cpus[..1])?;
-    let mut number = spec.seed as f64;
-    while !until.is_over() {
-        number = (0..100_000).fold(number, |number, step| (number + f64::from(step)).sqrt());
-    }
-    std::hint::black_box(number);
-    Ok(())
+/// Computes on each CPU for a percentage of every period.
+pub fn run_away(spec: &JobSpec, until: &Until, percent: u8) -> Result<(), JobError> {
+    on_each(spec, until, |worker| {
+        let mut number = (spec.seed as f64) + worker as f64;
+        let mut period_start = Instant::now();
+        while !until.is_over() {
+            let computed_until = period_start + PERIOD.mul_f64(f64::from(percent) / 100.0);
+            while Instant::now() < computed_until && !until.is_over() {
+                number = (0..10_000).fold(number, |number, step| (number + f64::from(step)).sqrt());
+            }
+            // A hog that was kept from running does not catch up.
+            period_start = (period_start + PERIOD).max(Instant::now() - PERIOD);
+            std::thread::sleep(period_start.saturating_duration_since(Instant::now()));
+        }
+        std::hint::black_box(number);
+        Ok(())
+    })
 }
 
 /// Takes memory from the kernel, fills it and gives it back, on the job's last CPU. It uses memory files

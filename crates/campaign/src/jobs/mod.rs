@@ -19,6 +19,7 @@ use workload::Cpu;
 
 use crate::kind::Kind;
 
+use mpi::Ranks;
 pub use mpi::{Mpi, find_mpi};
 
 #[derive(Debug, thiserror::Error)]
@@ -136,9 +137,11 @@ pub fn run(spec: &JobSpec, runner: &JobRunner, until: &Until) -> Result<(), JobE
         Kind::Np => np::run(spec, until),
         Kind::GoodIo => io::write_buffered(spec, until),
         Kind::BadIo => io::write_synchronous(spec, until),
-        Kind::Mpi(_) => mpi::run(spec, until, None),
-        Kind::StuckRank => mpi::run(spec, until, Some(0)),
-        Kind::CpuHog => fault::alongside(until, || mpi::run(spec, until, None), || fault::hog(spec, until)),
+        // The process that hogs a thread of `cpu-hog` is not part of the job.
+        Kind::Mpi(_) | Kind::CpuHog(_) => mpi::run(spec, until, Ranks::Random),
+        Kind::SteadyMpi(_) => mpi::run(spec, until, Ranks::Steady),
+        Kind::StuckRank => mpi::run(spec, until, Ranks::Stuck),
+        Kind::Runaway(percent) => fault::run_away(spec, until, percent),
         Kind::MemoryPressure => {
             fault::alongside(until, || np::run(spec, until), || fault::churn_memory(spec, until))
         }

@@ -1,5 +1,5 @@
-//! `mpi-N`: ranks that compute for nearly the same time and then meet in an Allreduce, in a loop. They are
-//! bound by the CPU. Real ranks where MPICH is installed, else threads and a barrier.
+//! `mpi-N` and `mpi-steady-N`: ranks that compute and then meet in an Allreduce, in a loop. They are bound by the
+//! CPU. Real ranks where MPICH is installed, else threads and a barrier.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::StandardNormal;
+use rand_distr::{Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 
 use super::{JobError, JobSpec, Until, on_each};
@@ -18,8 +18,8 @@ use super::{JobError, JobSpec, Until, on_each};
 const PROGRAM: &str = include_str!("allreduce.c");
 /// The mean time that a rank computes between two meetings.
 const MEAN_SECONDS: f64 = 0.25;
-/// The standard deviation of that time, as a fraction of its mean.
-const SPREAD: f64 = 0.1;
+/// The standard deviation of that time for steady ranks, as a fraction of its mean.
+const STEADY_SPREAD: f64 = 0.1;
 /// How long the ranks may take to finish after the deadline.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -72,22 +72,44 @@ pub fn find_mpi() -> Option<Mpi> {
     })
 }
 
-pub fn run(spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
-    match find_mpi() {
-        Some(mpi) => run_ranks(&mpi, spec, until, stuck_rank),
-        None => run_threads(spec, until, stuck_rank),
+/// How ranks behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ranks {
+    /// They compute for exponentially distributed times.
+    Random,
+    /// They compute for nearly the same time.
+    Steady,
+    /// As [`Ranks::Random`], but the first never reaches the Allreduce.
+    Stuck,
+}
+
+impl Ranks {
+    fn draw_time(self, rng: &mut Xoshiro256PlusPlus) -> Duration {
+        let factor = match self {
+            Self::Random | Self::Stuck => rng.sample(Exp1),
+            Self::Steady => 1.0 + STEADY_SPREAD * rng.sample::<f64, _>(StandardNormal),
+        };
+        Duration::from_secs_f64((MEAN_SECONDS * factor).max(0.0))
     }
 }
 
-fn run_ranks(mpi: &Mpi, spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+pub fn run(spec: &JobSpec, until: &Until, ranks: Ranks) -> Result<(), JobError> {
+    match find_mpi() {
+        Some(mpi) => run_ranks(&mpi, spec, until, ranks),
+        None => run_threads(spec, until, ranks),
+    }
+}
+
+fn run_ranks(mpi: &Mpi, spec: &JobSpec, until: &Until, ranks: Ranks) -> Result<(), JobError> {
     let program = mpi.compile(&spec.scratch)?;
-    let stuck = stuck_rank.map_or("-1".into(), |rank| rank.to_string());
+    let spread = if ranks == Ranks::Steady { STEADY_SPREAD } else { 0.0 };
+    let stuck = if ranks == Ranks::Stuck { "0" } else { "-1" };
     let child = Command::new(&mpi.launcher)
         .arg("-n")
         .arg(spec.cpus.len().to_string())
         .arg(&program)
         .args([until.rest().as_secs_f64().to_string(), spec.seed.to_string()])
-        .args([MEAN_SECONDS.to_string(), SPREAD.to_string(), stuck])
+        .args([MEAN_SECONDS.to_string(), spread.to_string(), stuck.to_owned()])
         .args(spec.cpus.iter().map(ToString::to_string))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -115,22 +137,20 @@ fn wait(mut child: Child, until: &Until) -> Result<(), String> {
     }
 }
 
-fn run_threads(spec: &JobSpec, until: &Until, stuck_rank: Option<usize>) -> Result<(), JobError> {
+fn run_threads(spec: &JobSpec, until: &Until, ranks: Ranks) -> Result<(), JobError> {
     let barrier = Barrier::new(spec.cpus.len());
     let is_over = AtomicBool::new(false);
     on_each(spec, until, |rank| {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(spec.seed.wrapping_add(rank as u64));
         let mut work = 0.0;
         loop {
-            let length = Duration::from_secs_f64(
-                (MEAN_SECONDS * (1.0 + SPREAD * rng.sample::<f64, _>(StandardNormal))).max(0.0),
-            );
-            let pause = if stuck_rank == Some(rank) { until.rest() } else { length.min(until.rest()) };
+            let is_stuck = ranks == Ranks::Stuck && rank == 0;
+            let pause = if is_stuck { until.rest() } else { ranks.draw_time(&mut rng).min(until.rest()) };
             let end = Instant::now() + pause;
             while Instant::now() < end && !until.ended.load(Ordering::Relaxed) {
                 work += compute(&mut rng);
             }
-            if until.is_over() || stuck_rank.is_some() {
+            if until.is_over() || ranks == Ranks::Stuck {
                 is_over.store(true, Ordering::Relaxed);
             }
             barrier.wait();
@@ -158,7 +178,7 @@ mod tests {
 
     #[test]
     fn threads_meet_and_end_together_even_with_one_that_is_stuck() {
-        for stuck in [None, Some(0)] {
+        for ranks in [Ranks::Random, Ranks::Steady, Ranks::Stuck] {
             let spec = JobSpec {
                 kind: Kind::Mpi(2),
                 cpus: vec![Cpu(0), Cpu(0)],
@@ -168,7 +188,7 @@ mod tests {
                 quota: 0,
             };
             let begun = Instant::now();
-            run_threads(&spec, &Until::after(spec.length), stuck).unwrap();
+            run_threads(&spec, &Until::after(spec.length), ranks).unwrap();
             assert!(begun.elapsed() >= spec.length && begun.elapsed() < spec.length + GRACE);
         }
     }

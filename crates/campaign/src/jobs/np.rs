@@ -1,5 +1,11 @@
-//! `np`: maximum-likelihood fits of partial-wave models to events, one after the other. The model, the number
-//! of events and the minimiser differ from fit to fit.
+//! `np`: a partial-wave analysis in cycles of three phases: read events from a file, fit partial-wave models to
+//! them by maximum likelihood, write the fitted events. The model and the lengths of the phases are those of the job,
+//! the number of events and the minimiser differ from fit to fit.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use argmin::core::{CostFunction, Error, Executor, Gradient};
 use argmin::solver::linesearch::MoreThuenteLineSearch;
@@ -14,6 +20,16 @@ use super::waves::{Complex, Likelihood, Wave, generate, phase_space};
 use super::{JobError, JobSpec, Until, confine};
 
 const EVENTS: std::ops::Range<usize> = 20_000..120_000;
+/// The lengths of the phases in seconds; each job has its own.
+const READ_SECONDS: std::ops::Range<f64> = 6.0..14.0;
+const FIT_SECONDS: std::ops::Range<f64> = 35.0..70.0;
+const WRITE_SECONDS: std::ops::Range<f64> = 4.0..9.0;
+/// How much the length of a phase differs from cycle to cycle, at most.
+const LENGTH_SPREAD: f64 = 0.15;
+/// Lines of the file of events.
+const FILE_EVENTS: usize = 50_000;
+/// Lines between two checks of the deadline.
+const LINES_PER_CHECK: usize = 1_000;
 const PHASE_SPACE_EVENTS: usize = 100_000;
 const MAX_ITERATIONS: u64 = 400;
 
@@ -58,30 +74,110 @@ pub fn run(spec: &JobSpec, until: &Until) -> Result<(), JobError> {
         .build()
         .map_err(|error| JobError::Fit(error.to_string()))?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(spec.seed);
+    let waves = MODELS[rng.random_range(0..MODELS.len())];
+    let [read, fit, write] = [READ_SECONDS, FIT_SECONDS, WRITE_SECONDS].map(|range| rng.random_range(range));
+    let name = |what: &str| spec.scratch.join(format!("np-{}-{what}", std::process::id()));
+    let (events, fitted) = (name("events"), name("fitted"));
+    write_events(&events, FILE_EVENTS, &mut rng).map_err(JobError::io(events.display().to_string()))?;
     while !until.is_over() {
-        fit_once(&mut rng, &pool, until)?;
+        let mut end = Instant::now();
+        let phases = [read, fit, write].map(|seconds| {
+            let factor = 1.0 + rng.random_range(-LENGTH_SPREAD..LENGTH_SPREAD);
+            end += Duration::from_secs_f64(seconds * factor);
+            Phase { until, end }
+        });
+        pool.install(|| read_events(&events, &phases[0])).map_err(JobError::io("events"))?;
+        while !phases[1].is_over() {
+            fit_once(waves, &mut rng, &pool, &phases[1])?;
+        }
+        pool.install(|| write_fitted(&fitted, spec.quota, &phases[2])).map_err(JobError::io("fitted events"))?;
+    }
+    for path in [events, fitted].iter().filter(|path| path.exists()) {
+        fs::remove_file(path).map_err(JobError::io(path.display().to_string()))?;
     }
     Ok(())
 }
 
-fn fit_once(rng: &mut Xoshiro256PlusPlus, pool: &ThreadPool, until: &Until) -> Result<(), JobError> {
-    let waves = MODELS[rng.random_range(0..MODELS.len())].to_vec();
+/// One phase of a cycle, which ends at its own time or with the job.
+struct Phase<'a> {
+    until: &'a Until,
+    end: Instant,
+}
+
+impl Phase<'_> {
+    fn is_over(&self) -> bool {
+        self.until.is_over() || Instant::now() >= self.end
+    }
+}
+
+/// Writes events as text: four momenta per line.
+fn write_events(path: &Path, n_events: usize, rng: &mut Xoshiro256PlusPlus) -> std::io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for _ in 0..n_events {
+        let [energy, x, y, z]: [f64; 4] = rng.random();
+        writeln!(file, "{energy:.9} {x:.9} {y:.9} {z:.9}")?;
+    }
+    file.flush()
+}
+
+/// Reads the file again and again and selects events, as an analysis does with many files.
+fn read_events(path: &Path, phase: &Phase<'_>) -> std::io::Result<usize> {
+    let mut n_selected = 0;
+    while !phase.is_over() {
+        for (number, line) in BufReader::new(File::open(path)?).lines().enumerate() {
+            let line = line?;
+            let momentum = line.split(' ').filter_map(|value| value.parse::<f64>().ok());
+            let mass_squared = momentum.enumerate().map(|(axis, value)| if axis == 0 { value } else { -value } * value);
+            n_selected += usize::from(mass_squared.sum::<f64>() > 0.0);
+            if number.is_multiple_of(LINES_PER_CHECK) && phase.is_over() {
+                break;
+            }
+        }
+    }
+    Ok(n_selected)
+}
+
+/// Writes fitted events as text through a buffer; starts the file again before it exceeds `max_bytes`.
+fn write_fitted(path: &Path, max_bytes: u64, phase: &Phase<'_>) -> std::io::Result<()> {
+    while !phase.is_over() {
+        let mut file = BufWriter::new(File::create(path)?);
+        let mut written = 0;
+        while written < max_bytes / 4 && !phase.is_over() {
+            for event in 0..LINES_PER_CHECK {
+                let weight = (event as f64).sqrt();
+                let line = format!("{event} {weight:.9} {:.9} {:.9}\n", weight.sin(), weight.cos());
+                file.write_all(line.as_bytes())?;
+                written += line.len() as u64;
+            }
+        }
+        file.flush()?;
+    }
+    Ok(())
+}
+
+fn fit_once(
+    waves: &[Wave],
+    rng: &mut Xoshiro256PlusPlus,
+    pool: &ThreadPool,
+    phase: &Phase<'_>,
+) -> Result<(), JobError> {
+    let waves = waves.to_vec();
     let n_events = rng.random_range(EVENTS);
     let minimiser = if rng.random_bool(0.7) { Minimiser::Lbfgs } else { Minimiser::NelderMead };
     let mut normal = || rng.sample::<f64, _>(StandardNormal);
     let truth: Vec<Complex> = waves.iter().map(|_| Complex::new(normal(), normal())).collect();
     // About the magnitude of the couplings that fit.
     let start: Vec<f64> = (1..2 * waves.len()).map(|_| 3.0 * normal()).collect();
-    // One worker generates events while the others wait, as if they were read from a file.
+    // One worker prepares the data while the others wait.
     let (data, reference) = pool.install(|| {
-        let data = generate(&waves, &truth, n_events, rng, || until.is_over());
+        let data = generate(&waves, &truth, n_events, rng, || phase.is_over());
         (data, phase_space(PHASE_SPACE_EVENTS, rng))
     });
     let likelihood = Likelihood { waves, data, phase_space: reference };
-    if until.is_over() {
+    if phase.is_over() {
         return Ok(());
     }
-    match pool.install(|| minimise(&likelihood, start, minimiser, until)) {
+    match pool.install(|| minimise(&likelihood, start, minimiser, phase)) {
         Ok(_) => Ok(()),
         // The line search found no better point, or the deadline has passed.
         Err(error) => {
@@ -96,9 +192,9 @@ fn minimise(
     likelihood: &Likelihood,
     start: Vec<f64>,
     minimiser: Minimiser,
-    until: &Until,
+    phase: &Phase<'_>,
 ) -> Result<(Vec<f64>, f64), Error> {
-    let problem = Problem { likelihood, until };
+    let problem = Problem { likelihood, phase };
     let (best, cost) = match minimiser {
         Minimiser::Lbfgs => {
             let solver = LBFGS::new(MoreThuenteLineSearch::new(), 7);
@@ -128,13 +224,13 @@ fn minimise(
 
 struct Problem<'a> {
     likelihood: &'a Likelihood,
-    until: &'a Until,
+    phase: &'a Phase<'a>,
 }
 
 impl Problem<'_> {
     fn evaluate(&self, parameters: &[f64]) -> Result<(f64, Vec<f64>), Error> {
-        if self.until.is_over() {
-            return Err(Error::msg("the deadline of the job has passed"));
+        if self.phase.is_over() {
+            return Err(Error::msg("the time of the fit has passed"));
         }
         Ok(self.likelihood.evaluate(parameters))
     }
@@ -173,8 +269,6 @@ impl CostFunction for Corners<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     /// The fraction of the intensity of each wave; scale and signs of phases do not matter for it.
@@ -191,8 +285,9 @@ mod tests {
         let reference = phase_space(20_000, &mut rng);
         let likelihood = Likelihood { waves: MODELS[0].to_vec(), data, phase_space: reference };
         let until = Until::after(Duration::from_secs(120));
+        let phase = Phase { until: &until, end: Instant::now() + Duration::from_secs(120) };
         let start = vec![2.0, 0.5, 0.5, 0.1, 0.5, 0.5, -0.5];
-        let (found, cost) = minimise(&likelihood, start, Minimiser::Lbfgs, &until).unwrap();
+        let (found, cost) = minimise(&likelihood, start, Minimiser::Lbfgs, &phase).unwrap();
         let found = fractions(&Likelihood::couplings(&found));
         for (found, truth) in found.iter().zip(fractions(&truth)) {
             assert!((found - truth).abs() < 0.06, "{found} {truth} {cost}");
@@ -208,9 +303,10 @@ mod tests {
         let likelihood = Likelihood { waves, data, phase_space: phase_space(50, &mut rng) };
         let start = vec![0.5; likelihood.n_parameters()];
         let until = Until::after(Duration::ZERO);
+        let phase = Phase { until: &until, end: Instant::now() };
         for minimiser in [Minimiser::Lbfgs, Minimiser::NelderMead] {
-            let begun = std::time::Instant::now();
-            let _ = minimise(&likelihood, start.clone(), minimiser, &until);
+            let begun = Instant::now();
+            let _ = minimise(&likelihood, start.clone(), minimiser, &phase);
             assert!(begun.elapsed() < Duration::from_secs(5), "{minimiser:?}");
         }
     }

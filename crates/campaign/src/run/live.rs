@@ -11,6 +11,7 @@ use workload::{Cpu, JobId, JobReading, NodeReading, Timestamp};
 
 use super::{RunError, busy_ticks, set_owner, slurm};
 use crate::jobs::{JobRunner, JobSpec};
+use crate::kind::Kind;
 use crate::plan::PlannedJob;
 
 /// How long a job may take to end after its stdin was closed.
@@ -25,6 +26,10 @@ pub struct LiveJob {
     pub start: Timestamp,
     /// The process; absent for jobs of Slurm.
     pub child: Option<Child>,
+    /// The process that hogs its first thread, which is not part of the job.
+    hog: Option<Child>,
+    /// The largest CPU time that was read: that of a process which just ended may be missing.
+    cpu_usec: u64,
     /// Busy ticks of its threads when it started.
     busy_before: u64,
     /// Its own CPU time in ticks, once it has ended.
@@ -39,9 +44,22 @@ impl LiveJob {
             threads: Vec::new(),
             start,
             child: None,
+            hog: None,
+            cpu_usec: 0,
             busy_before: 0,
             own_ticks: 0,
         }
+    }
+
+    /// Starts the process that hogs its first thread, once the thread is known.
+    pub fn start_hog(&mut self, runner: &JobRunner, spec: impl FnOnce(Kind) -> JobSpec) -> Result<(), RunError> {
+        let Some(percent) = self.planned.kind.hogged_percent() else { return Ok(()) };
+        let (None, Some(cpu)) = (&self.hog, self.threads.first()) else { return Ok(()) };
+        let failed = |source| RunError::Io { what: format!("the hog of job {}", self.id), source };
+        let spec = JobSpec { cpus: vec![*cpu], ..spec(Kind::Runaway(percent)) };
+        let mut command = runner.tied_command(&spec);
+        self.hog = Some(command.stdout(Stdio::null()).process_group(0).spawn().map_err(failed)?);
+        Ok(())
     }
 
     /// The fraction of its threads' time that other processes took.
@@ -97,6 +115,7 @@ pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob
                     });
                 }
                 job.own_ticks = ticks_of_children().saturating_sub(before);
+                job.hog.take().map(end_process);
                 ended.push(job);
             }
         }
@@ -109,7 +128,7 @@ pub fn end_all(live: Vec<LiveJob>) {
     for job in live.iter().filter(|job| job.child.is_none()) {
         slurm::cancel(job);
     }
-    let mut children: Vec<Child> = live.into_iter().filter_map(|job| job.child).collect();
+    let mut children: Vec<Child> = live.into_iter().flat_map(|job| [job.child, job.hog]).flatten().collect();
     for child in &mut children {
         drop(child.stdin.take());
     }
@@ -125,32 +144,80 @@ pub fn end_all(live: Vec<LiveJob>) {
     }
 }
 
-/// Adds the owner of every thread and the memory of every job to a reading.
-pub fn annotate(reading: &mut NodeReading, live: &[LiveJob]) {
+/// Adds the owner of every thread, and the memory and CPU time of every job, to a reading.
+pub fn annotate(reading: &mut NodeReading, live: &mut [LiveJob], node_memory_bytes: Option<u64>) {
     set_owner(reading, live);
-    for job in live {
-        if let Some(child) = &job.child {
-            let memory_bytes = Some(resident_bytes(child.id()));
-            reading.jobs.push(JobReading { memory_bytes, ..JobReading::empty(job.id.clone()) });
-        }
+    for job in live.iter_mut().filter(|job| job.planned.kind.owns_threads()) {
+        let Some(child) = &job.child else { continue };
+        let used = Used::by(child.id());
+        job.cpu_usec = job.cpu_usec.max(used.ticks * 1_000_000 / u64::from(ticks_per_second()));
+        reading.jobs.push(JobReading {
+            memory_bytes: Some(used.memory_bytes),
+            cpu_usec: Some(job.cpu_usec),
+            node_memory_bytes,
+            ..JobReading::empty(job.id.clone())
+        });
     }
 }
 
-/// The resident memory of a process and its descendants.
-fn resident_bytes(pid: u32) -> u64 {
-    let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok();
-    let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    let below: u64 = children.split_whitespace().filter_map(|pid| pid.parse().ok()).map(resident_bytes).sum();
-    pages.unwrap_or(0) * rustix::param::page_size() as u64 + below
+/// Closes the stdin of a process, which ends it, and waits for it.
+fn end_process(mut process: Child) {
+    drop(process.stdin.take());
+    let deadline = Instant::now() + GRACE;
+    while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    if matches!(process.try_wait(), Ok(None)) {
+        let _ = kill_process_group(Pid::from_child(&process), Signal::KILL);
+        let _ = process.wait();
+    }
+}
+
+/// What a process and its descendants have used.
+#[derive(Debug, Clone, Copy, Default)]
+struct Used {
+    /// Resident memory.
+    memory_bytes: u64,
+    /// CPU time, including that of descendants that have ended.
+    ticks: u64,
+}
+
+impl Used {
+    fn by(pid: u32) -> Self {
+        let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok();
+        let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let mut used = Self {
+            memory_bytes: pages.unwrap_or(0) * rustix::param::page_size() as u64,
+            ticks: cpu_ticks(&stat).iter().sum(),
+        };
+        for child in children_of(pid) {
+            let below = Self::by(child);
+            used.memory_bytes += below.memory_bytes;
+            used.ticks += below.ticks;
+        }
+        used
+    }
+}
+
+/// The processes that any thread of a process has started.
+fn children_of(pid: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// User and system time of a process, then of its children that have been waited for, from its `stat`.
+fn cpu_ticks(stat: &str) -> [u64; 4] {
+    // The program's name may contain spaces; the fields after its closing parenthesis do not.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
+    let mut ticks = fields.skip(11).filter_map(|field| field.parse().ok());
+    std::array::from_fn(|_| ticks.next().unwrap_or(0))
 }
 
 /// CPU time, in ticks, of all children that have been waited for, including their descendants.
 fn ticks_of_children() -> u64 {
-    let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    // The program's name may contain spaces; the fields after its closing parenthesis do not.
-    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace();
-    fields.skip(13).take(2).filter_map(|field| field.parse::<u64>().ok()).sum()
+    cpu_ticks(&fs::read_to_string("/proc/self/stat").unwrap_or_default())[2..].iter().sum()
 }
 
 #[cfg(test)]

@@ -199,6 +199,11 @@ impl Recorder<'_> {
                 labels.push(label);
                 rested = Duration::ZERO;
             }
+            for job in live.iter_mut() {
+                // It ends with the job at the latest.
+                let (length, seed) = (2 * job.planned.length, job.planned.seed);
+                job.start_hog(&self.settings.runner, |kind| self.spec(kind, Vec::new(), length, seed))?;
+            }
             previous = Some(time);
             self.done += interval;
             on_event(RunEvent::Progress { done: self.done.min(self.total), total: self.total });
@@ -243,11 +248,16 @@ impl Recorder<'_> {
         }
         let mut reading = sample.reading(&self.settings.node);
         match self.settings.submit {
-            Submit::Here => live::annotate(&mut reading, live),
+            Submit::Here => live::annotate(&mut reading, live, self.node.memory_bytes()),
             Submit::Slurm => slurm::update_threads(live, &sample),
         }
         self.writer.append(std::slice::from_ref(&reading))?;
         Ok((sample, reading))
+    }
+
+    fn spec(&self, kind: Kind, cpus: Vec<Cpu>, length: Duration, seed: u64) -> JobSpec {
+        let scratch = self.scratch.directory().to_owned();
+        JobSpec { kind, cpus, length, seed, scratch, quota: self.plan.quota }
     }
 
     /// Starts waiting jobs in order, as long as there are free threads for them.
@@ -273,14 +283,7 @@ impl Recorder<'_> {
                 return Ok(());
             }
             let name = format!("{campaign}-{:02}", index + 1);
-            let spec = JobSpec {
-                kind: planned.kind,
-                cpus: free[..n_wanted].to_vec(),
-                length: planned.length,
-                seed: planned.seed,
-                scratch: self.scratch.directory().to_owned(),
-                quota: self.plan.quota,
-            };
+            let spec = self.spec(planned.kind, free[..n_wanted].to_vec(), planned.length, planned.seed);
             let runner = &self.settings.runner;
             let job = match self.settings.submit {
                 Submit::Here => live::start(&name, planned, runner, spec, reading)?,
@@ -304,7 +307,8 @@ fn busy_ticks(reading: &NodeReading, threads: &[Cpu]) -> u64 {
 /// Sets the owner of every thread. All jobs are known here, so the other threads have no owner.
 fn set_owner(reading: &mut NodeReading, live: &[LiveJob]) {
     for thread in &mut reading.threads {
-        let owner = live.iter().find(|job| job.threads.contains(&thread.cpu));
+        let mut jobs = live.iter().filter(|job| job.planned.kind.owns_threads());
+        let owner = jobs.find(|job| job.threads.contains(&thread.cpu));
         thread.owner = owner.map_or(Owner::Nobody, |job| Owner::Job(job.id.clone()));
     }
 }
