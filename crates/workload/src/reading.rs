@@ -137,8 +137,10 @@ pub struct JobReading {
     pub memory_pressure: Pressure,
     /// Waiting for I/O.
     pub io_pressure: Pressure,
-    /// CPU time of the job since its start, in user and system mode, on all threads.
-    pub cpu_usec: Option<u64>,
+    /// CPU time of the job since its start, on all threads, in user mode.
+    pub cpu_user_usec: Option<u64>,
+    /// The same in system mode.
+    pub cpu_system_usec: Option<u64>,
     /// The memory of the node, which bounds a job without a limit.
     pub node_memory_bytes: Option<u64>,
 }
@@ -155,11 +157,12 @@ impl JobReading {
         "memory_pressure_full_usec",
         "io_pressure_some_usec",
         "io_pressure_full_usec",
-        "cpu_usec",
+        "cpu_user_usec",
+        "cpu_system_usec",
         "node_memory_bytes",
     ];
     /// The number of values.
-    pub const N_COUNTS: usize = 11;
+    pub const N_COUNTS: usize = 12;
     /// The number of values that readings had before CPU time and the memory of the node were added.
     pub const N_FIRST_COUNTS: usize = 9;
 
@@ -175,7 +178,8 @@ impl JobReading {
             self.memory_pressure.full_usec,
             self.io_pressure.some_usec,
             self.io_pressure.full_usec,
-            self.cpu_usec,
+            self.cpu_user_usec,
+            self.cpu_system_usec,
             self.node_memory_bytes,
         ]
     }
@@ -191,8 +195,9 @@ impl JobReading {
             cpu_pressure: pressure(3),
             memory_pressure: pressure(5),
             io_pressure: pressure(7),
-            cpu_usec: counts[9],
-            node_memory_bytes: counts[10],
+            cpu_user_usec: counts[9],
+            cpu_system_usec: counts[10],
+            node_memory_bytes: counts[11],
         }
     }
 

@@ -141,7 +141,8 @@ impl Usage {
             cpu_pressure: self.cpu_pressure,
             memory_pressure: self.memory_pressure,
             io_pressure: self.io_pressure,
-            cpu_usec: self.cpu_user_usec.zip(self.cpu_system_usec).map(|(user, system)| user + system),
+            cpu_user_usec: self.cpu_user_usec,
+            cpu_system_usec: self.cpu_system_usec,
             node_memory_bytes,
         }
     }

@@ -57,6 +57,7 @@ const CGROUP_COLUMNS: [Column; 2 + JobReading::N_COUNTS] = [
     job_count(8),
     job_count(9),
     job_count(10),
+    job_count(11),
 ];
 
 /// The columns that a file of a format has. In the first format, jobs had no CPU time.

@@ -28,8 +28,9 @@ pub struct LiveJob {
     pub child: Option<Child>,
     /// The process that hogs its first thread, which is not part of the job.
     hog: Option<Child>,
-    /// The largest CPU time that was read: that of a process which just ended may be missing.
-    cpu_usec: u64,
+    /// The largest CPU time that was read, in user and in system mode: that of a process which just ended may be
+    /// missing.
+    cpu_usec: [u64; 2],
     /// Busy ticks of its threads when it started.
     busy_before: u64,
     /// Its own CPU time in ticks, once it has ended.
@@ -45,7 +46,7 @@ impl LiveJob {
             start,
             child: None,
             hog: None,
-            cpu_usec: 0,
+            cpu_usec: [0; 2],
             busy_before: 0,
             own_ticks: 0,
         }
@@ -150,10 +151,15 @@ pub fn annotate(reading: &mut NodeReading, live: &mut [LiveJob], node_memory_byt
     for job in live.iter_mut().filter(|job| job.planned.kind.owns_threads()) {
         let Some(child) = &job.child else { continue };
         let used = Used::by(child.id());
-        job.cpu_usec = job.cpu_usec.max(used.ticks * 1_000_000 / u64::from(ticks_per_second()));
+        let usec_per_tick = 1_000_000 / u64::from(ticks_per_second());
+        for (known, ticks) in job.cpu_usec.iter_mut().zip(used.ticks) {
+            *known = (*known).max(ticks * usec_per_tick);
+        }
+        let [user_usec, system_usec] = job.cpu_usec;
         reading.jobs.push(JobReading {
             memory_bytes: Some(used.memory_bytes),
-            cpu_usec: Some(job.cpu_usec),
+            cpu_user_usec: Some(user_usec),
+            cpu_system_usec: Some(system_usec),
             node_memory_bytes,
             ..JobReading::empty(job.id.clone())
         });
@@ -178,8 +184,8 @@ fn end_process(mut process: Child) {
 struct Used {
     /// Resident memory.
     memory_bytes: u64,
-    /// CPU time, including that of descendants that have ended.
-    ticks: u64,
+    /// CPU time in user and in system mode, including that of descendants that have ended.
+    ticks: [u64; 2],
 }
 
 impl Used {
@@ -187,14 +193,17 @@ impl Used {
         let pages = fs::read_to_string(format!("/proc/{pid}/statm")).ok();
         let pages = pages.and_then(|text| text.split_whitespace().nth(1)?.parse::<u64>().ok());
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let [user, system, user_of_ended, system_of_ended] = cpu_ticks(&stat);
         let mut used = Self {
             memory_bytes: pages.unwrap_or(0) * rustix::param::page_size() as u64,
-            ticks: cpu_ticks(&stat).iter().sum(),
+            ticks: [user + user_of_ended, system + system_of_ended],
         };
         for child in children_of(pid) {
             let below = Self::by(child);
             used.memory_bytes += below.memory_bytes;
-            used.ticks += below.ticks;
+            for (total, ticks) in used.ticks.iter_mut().zip(below.ticks) {
+                *total += ticks;
+            }
         }
         used
     }
