@@ -18,6 +18,8 @@ TRACEWISE = ROOT / "target/release/tracewise"
 RECORDED = ROOT / "fixtures/campaign/recorded"
 CHARTS = ROOT / "docs/results/campaign"
 # Files whose time spans do not overlap on the same nodes.
+# The intervals of the sampling study.
+INTERVALS = "0.1,0.2,0.5,1,2,5,10,20,30,60"
 EXATHLON = ["5_0_100000_37", "1_0_100000_16", "1_0_100000_15"]
 SIMULATED = "--nodes 12 --threads 2 --hours 2 --campaigns test=3 --seed 1 --load 0.8"
 SEEDS = range(5)
@@ -52,14 +54,8 @@ def labels_section():
         "## The recording",
         "",
         f"{minutes:.0f} minutes of {len(labels)} labelled jobs on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
+        "Command: `evaluate/run recording`, which runs `crates/campaign/plans/recording.toml` with ten samples per second.",
         "`tracewise campaign fit` of this archive gives the simulator's default model; a test checks that.",
-        "",
-        "The archive has the readings of two runs of `tracewise campaign run`. The first run used `crates/campaign/plans/two-threads.toml`.",
-        "Later, `mpi-N` and `good-io` were made steadier (`cpu-hog` contains the ranks of `mpi-N`), and these three kinds and `bad-io`",
-        "were recorded again with `steady-two-threads.toml`. The labels of the seven earlier jobs of the three kinds were removed by hand;",
-        "`fixtures/campaign/select_labels.py` repeats that, and a test checks it. The first run with all its labels is",
-        "`fixtures/campaign/recorded-uneven`. As a result, no single campaign contains all kinds. [campaigns.md](../campaigns.md) lists the",
-        "jobs and the consequences.",
         "",
         "\"Disturbed\" is the fraction of time that other processes took from a job's threads. For writers it includes the kernel's",
         "write-back of their own data.",
@@ -164,7 +160,7 @@ def main():
         "negative on Exathlon. All data here were sampled at 1 Hz, so nothing is known about shorter intervals.",
         "",
         *labels_section(),
-        *analysis_section("Sampling analysis: recording", "recorded", RECORDED),
+        *analysis_section("Sampling analysis: recording", "recorded", RECORDED, "--intervals", INTERVALS, "--window", "60s"),
     ]
     with tempfile.TemporaryDirectory() as scratch:
         scratch = Path(scratch)

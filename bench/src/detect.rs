@@ -24,7 +24,7 @@ use learn::nn::train::{Objective, gradients_of};
 use learn::umap::{Umap, UmapSettings};
 use rayon::prelude::*;
 use serde_json::json;
-use workload::{Cpu, JobId, NodeName, Stop, Stopped, Timestamp};
+use workload::{Cpu, JobId, NodeName, Owner, Stop, Stopped, Timestamp};
 
 const N_STEPS: usize = 100;
 const N_CHANNELS: usize = 4;
@@ -112,7 +112,7 @@ fn score(batch: usize, seconds: f64) -> anyhow::Result<f64> {
     let threads = values.chunks_exact(N_STEPS * N_CHANNELS).map(|values| ThreadWindow {
         node: node.clone(),
         cpu: Cpu(0),
-        job: job.clone(),
+        owner: Owner::Job(job.clone()),
         values: values.to_vec(),
     });
     let batch = WindowBatch::new(Timestamp(0), N_CHANNELS, threads.collect());

@@ -56,7 +56,7 @@ pub use compact::{CompactReport, Retention};
 pub use error::{Error, Result};
 pub use layout::Table;
 pub use loader::{LoadReport, Loader};
-pub use replay::Replay;
+pub use replay::{Replay, Replayed};
 pub use snapshot::{Selection, Snapshot};
 pub use store::S3Settings;
 pub use verify::{Finding, VerifyReport};

@@ -105,16 +105,21 @@ impl Loader {
         self.store.check_stop()?;
         self.write_gathered()?;
         self.n_pushed += reading.threads.len() as u64;
-        self.journal.append_buffered(reading, &self.source)
+        self.append(reading)
     }
 
     fn write_gathered(&mut self) -> Result<()> {
         let Some(gathered) = self.gathered.take() else { return Ok(()) };
-        let period = self.periods.get(&gathered.node).copied().unwrap_or(self.source.period);
+        self.append(&gathered)
+    }
+
+    /// Threads and jobs of a node are of one source, so that they are prepared together, part by part.
+    fn append(&mut self, reading: &NodeReading) -> Result<()> {
+        let period = self.periods.get(&reading.node).copied().unwrap_or(self.source.period);
         if period == self.source.period {
-            return self.journal.append_buffered(&gathered, &self.source);
+            return self.journal.append_buffered(reading, &self.source);
         }
-        self.journal.append_buffered(&gathered, &Source { period, ..self.source.clone() })
+        self.journal.append_buffered(reading, &Source { period, ..self.source.clone() })
     }
 
     /// Makes everything visible. Stopped before its last step, it leaves nothing.

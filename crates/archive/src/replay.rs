@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use workload::{Cpu, Millis, NodeName, NodeReading, Stop, Stopped, ThreadReading, Timestamp};
+use workload::derive::Scale;
+use workload::{
+    Cpu, JobReading, Measure, Millis, NodeName, NodeReading, Stop, Stopped, ThreadReading, Timestamp,
+};
 
 use crate::error::{Error, Result};
 use crate::rows::ThreadRows;
@@ -15,8 +18,25 @@ pub struct Replay<'a> {
     nodes: Vec<NodeName>,
     /// The hours that are still to come, first one last.
     hours: Vec<Timestamp>,
-    ready: std::vec::IntoIter<NodeReading>,
+    ready: std::vec::IntoIter<Replayed>,
     pace: Option<Pace>,
+}
+
+/// A reading, and what its ticks mean.
+#[derive(Debug, Clone)]
+pub struct Replayed {
+    /// The reading.
+    pub reading: NodeReading,
+    /// What its ticks mean.
+    pub scale: Scale,
+}
+
+/// The readings of a node at one time, while they are put together.
+#[derive(Default)]
+struct Collected {
+    threads: Vec<ThreadReading>,
+    jobs: Vec<JobReading>,
+    scale: Option<Scale>,
 }
 
 /// Recorded time against real time.
@@ -41,7 +61,7 @@ impl<'a> Replay<'a> {
     }
 
     fn load(&mut self, hour: Timestamp) -> Result<()> {
-        let mut readings: BTreeMap<(Timestamp, &NodeName), Vec<ThreadReading>> = BTreeMap::new();
+        let mut collected: BTreeMap<(Timestamp, &NodeName), Collected> = BTreeMap::new();
         for node in &self.nodes {
             let rows: ThreadRows = self.snapshot.hours(node, Millis(0))?.only(hour)?;
             for row in 0..rows.len() {
@@ -50,19 +70,25 @@ impl<'a> Replay<'a> {
                     ticks: rows.row_ticks(row),
                     owner: rows.owner(row).clone(),
                 };
-                readings.entry((Timestamp(rows.times[row]), node)).or_default().push(thread);
+                let at = collected.entry((Timestamp(rows.times[row]), node)).or_default();
+                at.threads.push(thread);
+                at.scale = Some(rows.scale(row));
+            }
+            for (time, job) in self.snapshot.job_readings_between(node, hour, hour + Millis::HOUR)? {
+                collected.entry((time, node)).or_default().jobs.push(job);
             }
         }
-        let readings: Vec<NodeReading> = readings
-            .into_iter()
-            .map(|((time, node), threads)| NodeReading {
-                node: node.clone(),
-                time,
-                threads,
-                jobs: Vec::new(),
-            })
-            .collect();
-        self.ready = readings.into_iter();
+        let mut ready = Vec::with_capacity(collected.len());
+        for ((time, node), Collected { threads, jobs, scale }) in collected {
+            // A reading of jobs alone has no ticks.
+            let scale = scale.unwrap_or_else(|| Scale {
+                measure: Measure::Counter,
+                ticks_per_second: 100,
+                period: self.snapshot.period(node),
+            });
+            ready.push(Replayed { reading: NodeReading { node: node.clone(), time, threads, jobs }, scale });
+        }
+        self.ready = ready.into_iter();
         Ok(())
     }
 }
@@ -80,17 +106,17 @@ impl Pace {
 }
 
 impl Iterator for Replay<'_> {
-    type Item = Result<NodeReading>;
+    type Item = Result<Replayed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(reading) = self.ready.next() {
+            if let Some(replayed) = self.ready.next() {
                 let stop = self.snapshot.stop();
                 let waited = match &mut self.pace {
-                    Some(pace) => pace.wait_for(reading.time, stop),
+                    Some(pace) => pace.wait_for(replayed.reading.time, stop),
                     None => stop.check(),
                 };
-                return Some(waited.map(|()| reading).map_err(Error::from));
+                return Some(waited.map(|()| replayed).map_err(Error::from));
             }
             let hour = self.hours.pop()?;
             if let Err(error) = self.load(hour) {

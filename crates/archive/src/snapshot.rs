@@ -198,7 +198,18 @@ impl Snapshot {
 
     /// The job readings (memory, pressure) of a node, sorted by time.
     pub fn job_readings(&self, node: &NodeName) -> Result<Vec<(Timestamp, JobReading)>> {
-        let Selection { job, from, to, .. } = &self.selection;
+        self.job_readings_between(node, self.selection.from, self.selection.to)
+    }
+
+    /// The job readings of a node within a part of the selection, sorted by time.
+    pub(crate) fn job_readings_between(
+        &self,
+        node: &NodeName,
+        from: Timestamp,
+        to: Timestamp,
+    ) -> Result<Vec<(Timestamp, JobReading)>> {
+        let Selection { job, .. } = &self.selection;
+        let (from, to) = (&from.max(self.selection.from), &to.min(self.selection.to));
         let files = self.job_files(node);
         let mut rows = JobRows::default();
         for (file, group) in hours::pieces_by_hour(files, *from, *to).into_values().flatten() {

@@ -182,7 +182,8 @@ mod tests {
         assert!(!normal.into_iter().any(Kind::is_anomalous));
         let names = Kind::ANOMALOUS.map(|kind| kind.to_string());
         assert_eq!(names.map(String::leak).map(|name| &*name), workload::label::ANOMALOUS_KINDS[..6]);
-        for bad in ["", "mpi", "mpi-0", "mpi-02", "mpi-9999", "NP", "cpu-hog-0", "cpu-hog-100", "runaway-101"] {
+        for bad in ["", "mpi", "mpi-0", "mpi-02", "mpi-9999", "NP", "cpu-hog-0", "cpu-hog-100", "runaway-101"]
+        {
             assert!(bad.parse::<Kind>().is_err(), "{bad}");
         }
     }

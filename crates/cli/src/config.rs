@@ -150,6 +150,7 @@ impl Config {
         config.archive.s3.region = Some(String::new());
         config.archive.retention.max_age = Some(Written::new(Duration::ZERO, ""));
         config.archive.retention.max_size = Some(Written::new(0, ""));
+        config.detector.interval = Some(workload::Millis::SECOND);
         config
     }
 

@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{ControlFlow, Range};
 
 use archive::{Archive, Selection, Snapshot};
-use workload::{Control, Derivation, JobId, JobReading, Millis, NodeName, Owner, Timestamp, Trace};
+use workload::{Control, Derivation, Millis, NodeName, Timestamp, Trace};
 
-use crate::channel::{MAX_BRIDGED, N_RATES};
-use crate::window::{JobFilter, ThreadWindow, WindowBatch, WindowSpec};
+use crate::node_windows::{JOB_MARGIN, NodeWindows, cut};
+use crate::split::WindowFilter;
+use crate::usage::JobReadings;
+use crate::window::{WindowBatch, WindowSpec};
 
 /// How much is read at once: no more of an archive is in memory than this much of every node.
 const SLICE: Millis = Millis::HOUR;
@@ -30,13 +32,18 @@ pub fn period_of(archive: &Archive) -> archive::Result<Millis> {
     Ok(most.map_or(Millis::SECOND, |(period, _)| period))
 }
 
-/// Whether any node of an archive is read as often as `period`. Warns of nodes that are read less often,
-/// because they have no windows.
-pub(crate) fn has_period(archive: &Archive, period: Millis) -> archive::Result<bool> {
+/// Whether any node of an archive can be analysed at `period`: it is read as often, or more often if the period was
+/// chosen. Warns of nodes that are read less often, because they have no windows, and of those that are analysed at
+/// another period than theirs.
+pub(crate) fn has_period(archive: &Archive, period: Millis, is_chosen: bool) -> archive::Result<bool> {
     let snapshot = archive.snapshot(Selection::default())?;
     let periods: Vec<(NodeName, Millis)> =
         snapshot.nodes().into_iter().map(|node| (node.clone(), snapshot.period(&node))).collect();
-    let has_period = periods.iter().any(|(_, found)| *found == period);
+    let has_period = periods.iter().any(|(_, found)| *found == period || is_chosen && *found < period);
+    for (node, found) in periods.iter().filter(|(_, found)| has_period && !is_chosen && *found < period) {
+        let (found, period) = (found.as_seconds(), period.as_seconds());
+        tracing::warn!("{node} is read every {found} s, but analysed every {period} s");
+    }
     for (node, found) in periods.iter().filter(|(_, found)| has_period && *found > period) {
         let (found, period) = (found.as_seconds(), period.as_seconds());
         tracing::warn!("{node} is left out: it is read every {found} s, and not every {period} s");
@@ -57,14 +64,14 @@ pub(crate) fn hours_of(snapshot: &Snapshot, period: Millis) -> BTreeSet<Timestam
 #[derive(Debug, Clone, Copy)]
 pub struct Reading<'a> {
     pub archive: &'a Archive,
-    pub filter: &'a JobFilter,
+    pub filter: &'a WindowFilter,
     pub spec: &'a WindowSpec,
     pub control: Control<'a>,
 }
 
 impl Reading<'_> {
-    /// Visits the window batches of an archive in order of time. Windows that belong to no job, change
-    /// owner or have a gap are left out.
+    /// Visits the window batches of an archive in order of time. Windows that change owner or have a gap
+    /// are left out.
     ///
     /// The visitor ends the reading early with `ControlFlow::Break`, or with an error.
     pub fn for_each_batch<E: From<archive::Error>>(
@@ -89,8 +96,7 @@ impl Reading<'_> {
     /// The batches that start within the slice of time from `from` on.
     fn slice(&self, archive: &Archive, from: Timestamp) -> archive::Result<Vec<WindowBatch>> {
         let to = from + SLICE + self.spec.length();
-        let from_with_lookback = from - lookback(self.spec);
-        let selection = Selection { from: from_with_lookback, to, ..Selection::default() };
+        let selection = Selection { from: from - JOB_MARGIN, to: to + JOB_MARGIN, ..Selection::default() };
         let snapshot = archive.snapshot(selection)?;
         let mut windows = Windows::default();
         for node in snapshot.nodes() {
@@ -112,38 +118,16 @@ pub(crate) fn read_again<T>(mut read: impl FnMut() -> archive::Result<T>) -> arc
     }
 }
 
-/// How much earlier than the first window readings are needed: job channels use the reading before.
-fn lookback(spec: &WindowSpec) -> Millis {
-    if spec.job_channels.is_empty() { Millis(0) } else { Millis(spec.period.0 * (MAX_BRIDGED as i64 + 1)) }
-}
-
-/// The windows of some nodes that start at exactly one time.
-pub(crate) fn batch_at(
-    archive: &Archive,
-    nodes: &[NodeName],
-    spec: &WindowSpec,
-    start: Timestamp,
-) -> archive::Result<Option<WindowBatch>> {
-    let spec = WindowSpec { stride: 1, ..spec.clone() };
-    // A reading after the window may account for its last steps.
-    let bridge = Millis(spec.period.0 * (i64::from(Derivation::default().max_missed) + 2));
-    let (from, to) = (start - lookback(&spec), start + spec.length() + bridge);
-    let snapshot = archive.snapshot(Selection { from, to, ..Selection::default() })?;
-    let mut windows = Windows::default();
-    for node in nodes {
-        windows.add(&snapshot, node, &JobFilter::All, &spec, start..start + Millis(1))?;
-    }
-    Ok(windows.into_batches(&spec).pop())
-}
-
 /// Windows by the time at which they start.
 #[derive(Default)]
-struct Windows(BTreeMap<Timestamp, Vec<ThreadWindow>>);
+struct Windows(BTreeMap<Timestamp, NodeWindows>);
 
 impl Windows {
     fn into_batches(self, spec: &WindowSpec) -> Vec<WindowBatch> {
-        let batches = self.0.into_iter();
-        batches.map(|(start, threads)| WindowBatch::new(start, spec.n_channels(), threads)).collect()
+        let batch = |(start, NodeWindows { threads, usage })| {
+            WindowBatch::new(start, spec.n_channels(), threads).with_usage(usage)
+        };
+        self.0.into_iter().map(batch).collect()
     }
 
     /// Adds the windows of one node that start within `starts`.
@@ -151,7 +135,7 @@ impl Windows {
         &mut self,
         snapshot: &Snapshot,
         node: &NodeName,
-        filter: &JobFilter,
+        filter: &WindowFilter,
         spec: &WindowSpec,
         starts: Range<Timestamp>,
     ) -> archive::Result<()> {
@@ -160,105 +144,31 @@ impl Windows {
         }
         let derivation = Derivation { period: spec.period, ..Derivation::default() };
         let traces = snapshot.traces(node, &derivation)?;
-        let job_series = JobSeries::read(snapshot, node, filter, spec, starts.start)?;
-        let stride = Millis(spec.period.0 * spec.stride as i64);
-        for trace in &traces {
-            let earliest = starts.start.max(trace.start());
-            let mut start = earliest.floor(stride);
-            if start < earliest {
-                start = start + stride;
+        let mut readings = JobReadings::new();
+        for (time, reading) in snapshot.job_readings(node)? {
+            if filter.contains_job(&reading.job) {
+                readings.entry(reading.job.clone()).or_default().push((time, reading));
             }
-            while start < starts.end && start < trace.time(trace.len()) {
-                if let Some((job, mut values)) = window(trace, filter, spec, start)
-                    && job_series.add(&job, start, &mut values)
-                {
-                    let window = ThreadWindow { node: node.clone(), cpu: trace.thread().cpu, job, values };
-                    self.0.entry(start).or_default().push(window);
-                }
-                start = start + stride;
+        }
+        let first = traces.iter().map(Trace::start).min().unwrap_or(starts.end).max(starts.start);
+        let end = traces.iter().map(|trace| trace.time(trace.len())).max().unwrap_or(first);
+        let mut start = spec.next_start(first);
+        while start < starts.end && start + spec.length() <= end {
+            let NodeWindows { threads, usage } = cut(traces.iter(), &readings, filter, spec, start);
+            if !threads.is_empty() {
+                let windows = self.0.entry(start).or_default();
+                windows.threads.extend(threads);
+                windows.usage.extend(usage);
             }
+            start = start + spec.stride_length();
         }
         Ok(())
     }
 }
 
-fn window(
-    trace: &Trace,
-    filter: &JobFilter,
-    spec: &WindowSpec,
-    start: Timestamp,
-) -> Option<(JobId, Vec<f32>)> {
-    let first = usize::try_from((start - trace.start()).0 / spec.period.0).ok()?;
-    let window = trace.window(first, spec.n_steps)?;
-    let Owner::Job(job) = window.owner()? else { return None };
-    if !filter.contains(job, start, start + spec.length()) {
-        return None;
-    }
-    let mut values = Vec::with_capacity(spec.n_steps * spec.n_channels());
-    for rates in window.rates() {
-        values.extend_from_slice(rates.as_array());
-        values.extend(std::iter::repeat_n(0.0, spec.job_channels.len()));
-    }
-    Some((job.clone(), values))
-}
-
-/// The job channels of a node's jobs, at each step of a slice.
-struct JobSeries {
-    from: Timestamp,
-    period: Millis,
-    n_channels: usize,
-    /// For each job, one series per job channel.
-    of_job: BTreeMap<JobId, Vec<Vec<Option<f32>>>>,
-}
-
-impl JobSeries {
-    fn read(
-        snapshot: &Snapshot,
-        node: &NodeName,
-        filter: &JobFilter,
-        spec: &WindowSpec,
-        from: Timestamp,
-    ) -> archive::Result<Self> {
-        let mut of_job = BTreeMap::new();
-        if !spec.job_channels.is_empty() {
-            let mut readings: BTreeMap<JobId, Vec<(Timestamp, JobReading)>> = BTreeMap::new();
-            for (time, reading) in snapshot.job_readings(node)? {
-                if filter.contains_job(&reading.job) {
-                    readings.entry(reading.job.clone()).or_default().push((time, reading));
-                }
-            }
-            let n_steps = ((SLICE.0 + spec.length().0) / spec.period.0 + 1) as usize;
-            for (job, readings) in readings {
-                let mut series = Vec::new();
-                for channel in &spec.job_channels {
-                    series.push(channel.series(&readings, from, spec.period, n_steps));
-                }
-                of_job.insert(job, series);
-            }
-        }
-        Ok(Self { from, period: spec.period, n_channels: spec.n_channels(), of_job })
-    }
-
-    /// Writes the job channels into a window; false if one of them is unknown at some step.
-    fn add(&self, job: &JobId, start: Timestamp, values: &mut [f32]) -> bool {
-        if self.n_channels == N_RATES {
-            return true;
-        }
-        let Some(series) = self.of_job.get(job) else { return false };
-        let first = ((start - self.from).0 / self.period.0).max(0) as usize;
-        for (step, values) in values.chunks_exact_mut(self.n_channels).enumerate() {
-            for (value, series) in values[N_RATES..].iter_mut().zip(series) {
-                let Some(known) = series.get(first + step).copied().flatten() else { return false };
-                *value = known;
-            }
-        }
-        true
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use workload::{Control, Cpu, Set, Source, Stop, ThreadReading, Ticks};
+    use workload::{Control, Cpu, JobId, Label, Owner, Set, Source, Stop, ThreadReading, Ticks};
 
     use super::*;
     use crate::channel::JobChannel;
@@ -269,13 +179,22 @@ mod tests {
     }
 
     /// The start (in seconds after [`START`]), node, CPU and job of every window.
-    fn windows(archive: &Archive, filter: &JobFilter, spec: &WindowSpec) -> Vec<(i64, String, u16, String)> {
+    fn windows(
+        archive: &Archive,
+        filter: &WindowFilter,
+        spec: &WindowSpec,
+    ) -> Vec<(i64, String, u16, String)> {
         let reading = Reading { archive, filter, spec, control: Control::default() };
         let mut found = Vec::new();
         let outcome = reading.for_each_batch::<archive::Error>(|batch| {
             for thread in batch.threads() {
                 let start = batch.start().0 / 1_000 - START;
-                found.push((start, thread.node.to_string(), thread.cpu.0, thread.job.to_string()));
+                found.push((
+                    start,
+                    thread.node.to_string(),
+                    thread.cpu.0,
+                    thread.job().map_or("-".into(), ToString::to_string),
+                ));
             }
             Ok(ControlFlow::Continue(()))
         });
@@ -288,7 +207,7 @@ mod tests {
         let mut test = TestArchive::new();
         test.write("n1", START - 31..START + 61, 1, |_, _| Some("1"));
         let starts: Vec<i64> =
-            windows(&test.archive, &JobFilter::All, &spec(20, 10)).into_iter().map(|one| one.0).collect();
+            windows(&test.archive, &WindowFilter::All, &spec(20, 10)).into_iter().map(|one| one.0).collect();
         assert_eq!(starts, [-30, -20, -10, 0, 10, 20, 30, 40]);
     }
 
@@ -301,7 +220,7 @@ mod tests {
         test.write("n3", 4_102_444_800..4_102_444_802, 1, |_, _| Some("1"));
         let hours = hours_of(&test.archive.snapshot(Selection::default()).unwrap(), Millis::SECOND);
         assert!(hours.len() <= 8, "{}", hours.len());
-        assert_eq!(windows(&test.archive, &JobFilter::All, &spec(20, 20)).len(), 2);
+        assert_eq!(windows(&test.archive, &WindowFilter::All, &spec(20, 20)).len(), 2);
     }
 
     #[test]
@@ -321,37 +240,53 @@ mod tests {
         }
         slow.finish().unwrap();
         assert_eq!(period_of(&test.archive).unwrap(), Millis::SECOND);
-        assert!(has_period(&test.archive, Millis::SECOND).unwrap());
-        assert!(!has_period(&test.archive, Millis(5_000)).unwrap());
-        let found = windows(&test.archive, &JobFilter::All, &spec(20, 20));
+        assert!(has_period(&test.archive, Millis::SECOND, false).unwrap());
+        assert!(!has_period(&test.archive, Millis(5_000), false).unwrap());
+        assert!(has_period(&test.archive, Millis(5_000), true).unwrap());
+        let found = windows(&test.archive, &WindowFilter::All, &spec(20, 20));
         assert!(found.iter().all(|(_, node, ..)| node != "slow"));
         assert_eq!(found.len(), 4);
     }
 
     #[test]
-    fn windows_with_a_gap_an_owner_change_or_no_owner_are_left_out() {
+    fn windows_with_a_gap_or_an_owner_change_are_left_out() {
         let mut test = TestArchive::new();
-        // CPU 0 changes owner at second 50, CPU 1 has no owner, and all readings from 81 to 99 are missing.
+        // CPU 0 changes owner at second 50, nobody knows that of CPU 1, and all readings from 81 to 99 are missing.
         let seconds = (START - 1..=START + 80).chain(START + 100..=START + 140);
         test.write("n1", seconds, 2, |second, cpu| match cpu {
             0 if second < START + 50 => Some("first"),
             0 => Some("second"),
             _ => None,
         });
-        let found = windows(&test.archive, &JobFilter::All, &spec(20, 10));
+        let found = windows(&test.archive, &WindowFilter::All, &spec(20, 10));
         let shown: Vec<(i64, &str)> = found.iter().map(|(start, _, _, job)| (*start, job.as_str())).collect();
         let first = [0, 10, 20, 30].map(|start| (start, "first"));
         let second = [50, 60, 110, 120].map(|start| (start, "second"));
-        assert_eq!(shown, [first, second].concat());
+        let of_jobs: Vec<(i64, &str)> = shown.iter().filter(|(_, job)| *job != "-").copied().collect();
+        assert_eq!(of_jobs, [first, second].concat());
+        let of_nobody: Vec<i64> =
+            shown.iter().filter(|(_, job)| *job == "-").map(|(start, _)| *start).collect();
+        assert_eq!(of_nobody, [0, 10, 20, 30, 40, 50, 60, 110, 120]);
     }
 
     #[test]
     fn a_set_has_the_windows_of_its_labelled_jobs_only() {
         let mut test = TestArchive::new();
         test.write("n1", START - 1..START + 60, 2, |_, cpu| Some(["a", "b"][usize::from(cpu)]));
-        let sets = [("a", Set::Train), ("b", Set::Test)];
-        let sets = sets.map(|(job, set)| (JobId::new(job).unwrap(), set)).into();
-        let filter = JobFilter::Labelled { sets, set: Set::Test };
+        let label = |job: &str, set: Set| Label {
+            campaign: set.to_string(),
+            set,
+            kind: "np".into(),
+            anomalous: None,
+            job: JobId::new(job).unwrap(),
+            node: NodeName::new("n1").unwrap(),
+            threads: Vec::new(),
+            start: Timestamp::from_seconds(START),
+            end: Timestamp::from_seconds(START + 60),
+            made_by: None,
+            disturbance: None,
+        };
+        let filter = WindowFilter::labelled(&[label("a", Set::Train), label("b", Set::Test)], Set::Test);
         let found = windows(&test.archive, &filter, &spec(20, 20));
         assert!(found.iter().all(|(.., job)| job == "b"));
         assert_eq!(found.len(), 3);
@@ -361,15 +296,15 @@ mod tests {
     fn a_job_channel_is_added_and_windows_without_it_are_left_out() {
         let mut test = TestArchive::new();
         test.write("n1", START - 1..START + 60, 2, |_, cpu| Some(["a", "b"][usize::from(cpu)]));
-        test.write_memory("n1", START..START + 60, "a", (1 << 24) - 1);
+        test.write_memory("n1", START - 1..START + 61, "a", 1 << 24);
         let spec = WindowSpec { job_channels: vec![JobChannel::Memory], ..spec(20, 20) };
-        let (filter, control) = (JobFilter::All, Control::default());
+        let (filter, control) = (WindowFilter::All, Control::default());
         let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
         let mut n_windows = 0;
         let outcome = reading.for_each_batch::<archive::Error>(|batch| {
             for thread in batch.threads() {
                 n_windows += 1;
-                assert_eq!((thread.job.as_str(), thread.values.len()), ("a", 20 * 5));
+                assert_eq!((thread.job().unwrap().as_str(), thread.values.len()), ("a", 20 * 5));
                 for step in thread.values.chunks_exact(5) {
                     assert_eq!(step, [1.0, 0.0, 0.0, 0.0, 0.5]);
                 }
@@ -384,7 +319,7 @@ mod tests {
     fn a_visitor_can_stop_and_fail_and_reading_can_be_cancelled() {
         let mut test = TestArchive::new();
         test.write("n1", START - 1..START + 60, 1, |_, _| Some("a"));
-        let (filter, spec, stop) = (JobFilter::All, spec(20, 10), Stop::default());
+        let (filter, spec, stop) = (WindowFilter::All, spec(20, 10), Stop::default());
         let control = Control::new(&stop, &|_, _| {});
         let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
         let mut n_visited = 0;

@@ -8,6 +8,7 @@ use workload::Millis;
 
 use crate::autoencoder::net::{Net, NetConfig, Shape};
 use crate::channel::{JobChannel, N_RATES, names};
+use crate::detector::DetectorKind;
 use crate::window::WindowSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -22,10 +23,19 @@ pub struct DetectorConfig {
     /// The largest number of training windows; more are sampled down.
     #[serde(alias = "most_windows")]
     pub max_windows: usize,
-    /// The fraction of normal windows that may exceed the threshold.
-    pub false_alarm_rate: f64,
-    /// Whether kinds of jobs with enough validation windows get their own thresholds.
+    /// The sampling interval to analyse at; that of the archive by default.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "optional_interval")]
+    pub interval: Option<Millis>,
+    /// The budget of false events per day, for the whole cluster.
+    pub false_events_per_day: f64,
+    /// Whether kinds of jobs with enough validation jobs get their own thresholds.
     pub threshold_by_kind: bool,
+    /// The setting of earlier versions, only in models that they wrote.
+    #[serde(default, skip_serializing)]
+    pub false_alarm_rate: Option<f64>,
+    /// The number of detectors that are trained from different random weights and combined. Their spread is an estimate
+    /// of uncertainty.
+    pub members: usize,
     pub net: NetConfig,
     pub train: TrainSettings,
     /// The weight of the penalty on embeddings: their squared norm, or the KL divergence of the variational autoencoder.
@@ -42,8 +52,11 @@ impl Default for DetectorConfig {
             stride: 25,
             channels: Vec::new(),
             max_windows: 10_000,
-            false_alarm_rate: 1e-3,
+            interval: None,
+            false_events_per_day: 1.0,
             threshold_by_kind: false,
+            false_alarm_rate: None,
+            members: 1,
             net: NetConfig::default(),
             train: TrainSettings::default(),
             divergence_weight: 1e-5,
@@ -52,11 +65,20 @@ impl Default for DetectorConfig {
     }
 }
 
+/// Events are made from windows that start this fraction of a window after each other, and their evidence has to last
+/// for so many of them.
+const STRIDES_PER_WINDOW: usize = 10;
+const CONFIRMING_STRIDES: usize = 2;
+const MIN_EVENTS_PER_DAY: f64 = 1e-3;
+const MAX_EVENTS_PER_DAY: f64 = 1e4;
+const INTERVALS: std::ops::RangeInclusive<Millis> = Millis(10)..=Millis::HOUR;
+
 /// Bounds of what settings may ask for. They are far above what is useful, and low enough that training
 /// and scoring need a few gigabytes at most.
 const MAX_WINDOW: usize = 100_000;
 const MAX_STRIDE: usize = 1_000_000;
 const MAX_WINDOWS: usize = 100_000_000;
+const MAX_MEMBERS: usize = 100;
 const MAX_WIDTH: usize = 4_096;
 const MAX_BLOCKS: usize = 16;
 const MAX_KERNEL: usize = 255;
@@ -92,8 +114,14 @@ pub enum ConfigError {
     Train(#[from] TrainSettingsError),
     #[error("net.kernel must be odd")]
     EvenKernel,
-    #[error("false_alarm_rate must be between 0 and 0.5")]
-    Rate,
+    #[error("false_events_per_day must be between {MIN_EVENTS_PER_DAY} and {MAX_EVENTS_PER_DAY}")]
+    Budget,
+    #[error(
+        "false_alarm_rate has been replaced by false_events_per_day, the budget of false events for the cluster"
+    )]
+    FalseAlarmRate,
+    #[error("interval must be between 10ms and 1h")]
+    Interval,
     #[error("channels: {0} is listed twice")]
     DuplicateChannel(&'static str),
 }
@@ -125,6 +153,7 @@ impl DetectorConfig {
             ("stride", self.stride, MAX_STRIDE),
             ("max_windows", self.max_windows, MAX_WINDOWS),
             ("n_neighbours", self.n_neighbours, MAX_WINDOWS),
+            ("members", self.members, MAX_MEMBERS),
             ("net.widths", widths().min().unwrap_or(0), MAX_WIDTH),
             ("net.widths", widest, MAX_WIDTH),
             ("net.kernel", net.kernel, MAX_KERNEL),
@@ -151,8 +180,14 @@ impl DetectorConfig {
         if net.kernel.is_multiple_of(2) {
             return Err(ConfigError::EvenKernel);
         }
-        if !(self.false_alarm_rate > 0.0 && self.false_alarm_rate < 0.5) {
-            return Err(ConfigError::Rate);
+        if self.false_alarm_rate.is_some() {
+            return Err(ConfigError::FalseAlarmRate);
+        }
+        if !(MIN_EVENTS_PER_DAY..=MAX_EVENTS_PER_DAY).contains(&self.false_events_per_day) {
+            return Err(ConfigError::Budget);
+        }
+        if self.interval.is_some_and(|interval| !INTERVALS.contains(&interval)) {
+            return Err(ConfigError::Interval);
         }
         if !(self.divergence_weight >= 0.0 && self.divergence_weight.is_finite()) {
             return Err(ConfigError::Weight);
@@ -178,8 +213,42 @@ impl DetectorConfig {
         Net::n_parameters(&self.net, shape)
     }
 
+    /// How many detectors are combined: one if training does not start from random weights.
+    pub fn n_members(&self, kind: DetectorKind) -> usize {
+        if kind.is_random() { self.members } else { 1 }
+    }
+
+    /// The windows that events are made from.
+    pub fn event_spec(&self, period: Millis) -> WindowSpec {
+        self.window_spec(period, (self.window / STRIDES_PER_WINDOW).max(1))
+    }
+
+    /// How long evidence has to last before it opens an event.
+    pub fn confirmation(&self, period: Millis) -> Millis {
+        Millis(self.event_spec(period).stride_length().0 * CONFIRMING_STRIDES as i64)
+    }
+
     pub fn window_spec(&self, period: Millis, stride: usize) -> WindowSpec {
         WindowSpec { period, n_steps: self.window, stride, job_channels: self.channels.clone() }
+    }
+}
+
+/// An interval as text with a unit, such as `"100ms"`.
+mod optional_interval {
+    use serde::{Deserialize, Deserializer, Serializer, de};
+    use workload::Millis;
+    use workload::units::parse_duration;
+
+    pub fn serialize<S: Serializer>(interval: &Option<Millis>, serializer: S) -> Result<S::Ok, S::Error> {
+        match interval {
+            Some(interval) => serializer.serialize_str(&format!("{}ms", interval.0)),
+            None => serializer.serialize_none(),
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Millis>, D::Error> {
+        let text = Option::<String>::deserialize(deserializer)?;
+        text.map(|text| parse_duration(&text).map(Millis::from).map_err(de::Error::custom)).transpose()
     }
 }
 
@@ -192,13 +261,17 @@ mod tests {
         let rejected = |text: &str| DetectorConfig::from_toml(text).unwrap_err().to_string();
         assert!(rejected("windows = 60").contains("windows"));
         assert!(rejected("window = 4").contains("halved"));
-        assert!(rejected("false_alarm_rate = 0").contains("between"));
+        assert!(rejected("false_events_per_day = 0").contains("between"));
+        assert!(rejected("false_alarm_rate = 0.01").contains("replaced by false_events_per_day"));
+        assert!(rejected("interval = \"1ms\"").contains("interval must be"));
         assert!(rejected("[net]\nkernel = 4").contains("odd"));
         assert!(rejected("channels = [\"memory\", \"memory\"]").contains("twice"));
         assert!(rejected("[train]\nbatch_size = 0").contains("train.batch_size"));
         assert!(rejected("[train]\nlearning_rate = -1.0").contains("train.learning_rate"));
         assert!(rejected("[train]\nmax_gradient_norm = 0.0").contains("train.max_gradient_norm"));
         assert!(rejected("divergence_weight = nan").contains("divergence_weight"));
+        let at_one_hertz = DetectorConfig::from_toml("interval = \"1s\"").unwrap();
+        assert_eq!(at_one_hertz.interval, Some(Millis::SECOND));
         let config = DetectorConfig::from_toml("window = 60\nchannels = [\"io-pressure\"]").unwrap();
         assert_eq!((config.window, config.channels.len()), (60, 1));
     }
@@ -207,7 +280,7 @@ mod tests {
     fn settings_that_ask_for_too_much_are_rejected_by_name() {
         let rejected = |text: &str| DetectorConfig::from_toml(text).unwrap_err().to_string();
         let huge = [1u64 << 31, 1_000_000_000_000, i64::MAX as u64];
-        for name in ["window", "stride", "max_windows", "n_neighbours"] {
+        for name in ["window", "stride", "max_windows", "n_neighbours", "members"] {
             for value in huge {
                 let error = rejected(&format!("{name} = {value}"));
                 assert!(error.starts_with(&format!("{name} must be at most")), "{error}");

@@ -49,6 +49,10 @@ pub struct Finding {
     pub uncertainty: Option<Uncertainty>,
     /// The level that determined the score, for detectors that look at more than one.
     pub level: Option<Level>,
+    /// The distance from normal on each level, in the order of [`Level::ALL`]; empty for detectors with one level.
+    pub distances: Vec<f64>,
+    /// The standard deviation of these distances over the members of an ensemble; empty otherwise.
+    pub distance_spread: Vec<f64>,
 }
 
 /// Where a deviation was found.
@@ -127,7 +131,16 @@ impl Finding {
     ) -> Self {
         let errors = channel_errors(window, &expected, n_channels);
         let score = mean(&errors);
-        Self { score, errors, embedding, expected, uncertainty: None, level: None }
+        Self {
+            score,
+            errors,
+            embedding,
+            expected,
+            uncertainty: None,
+            level: None,
+            distances: Vec::new(),
+            distance_spread: Vec::new(),
+        }
     }
 }
 

@@ -5,7 +5,6 @@ use learn::artifact::ArtifactError;
 use learn::mixture::MixtureError;
 use learn::nn::train::TrainSettingsError;
 use learn::pca::PcaError;
-use learn::tail::TailError;
 use workload::{Set, Stopped};
 
 use crate::config::ConfigError;
@@ -35,8 +34,13 @@ pub enum DetectError {
     Period { address: String, found: f64, expected: f64 },
     #[error("{address}: the test set has no normal windows")]
     EmptyTest { address: String },
-    #[error("cannot set a threshold from the validation data: {0}")]
-    Threshold(#[from] TailError),
+    #[error(
+        "{address}: the validation set has no job that lasted for {seconds} s, so no threshold can be set for a budget of \
+         false events"
+    )]
+    NoCalibration { address: String, seconds: f64 },
+    #[error("the model was trained by an earlier version and has no thresholds for events")]
+    NotCalibrated,
     #[error(transparent)]
     Pca(#[from] PcaError),
     #[error(transparent)]

@@ -32,6 +32,14 @@ pub struct Explanation {
     pub text: String,
 }
 
+impl Explanation {
+    /// The explanation of a window about which nothing can be said.
+    pub fn nothing(start: Timestamp) -> Self {
+        let (channels, features, text) = (Vec::new(), Vec::new(), String::new());
+        Self { level: None, channels, features, from: start, to: start, text }
+    }
+}
+
 /// How one channel differs from its reconstruction.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ChannelError {

@@ -11,8 +11,10 @@ use workload::{Control, JobId};
 use crate::archive_windows::Reading;
 use crate::data::KnownJobs;
 use crate::detector::Finding;
+use crate::split::WindowFilter;
 use crate::trained::TrainedDetector;
-use crate::window::JobFilter;
+use crate::usage::JobUsage;
+use crate::window::{ThreadWindow, WindowBatch};
 
 /// A kind with fewer windows has no region.
 const MIN_WINDOWS: usize = 10;
@@ -34,8 +36,8 @@ pub struct LabelledPoint {
 }
 
 impl LabelledPoint {
-    pub fn new(kind: &str, job: &JobId, finding: &Finding) -> Self {
-        Self { kind: kind.to_owned(), job: job.clone(), features: features_of(finding) }
+    pub fn new(kind: &str, job: &JobId, finding: &Finding, usage: Option<&JobUsage>) -> Self {
+        Self { kind: kind.to_owned(), job: job.clone(), features: features_of(finding, usage) }
     }
 
     /// The points of the labelled jobs of an archive, from windows that overlap by half.
@@ -50,26 +52,40 @@ impl LabelledPoint {
             return Ok(points);
         }
         let spec = detector.window_spec((detector.config.window / 2).max(1));
-        let reading = Reading { archive, filter: &JobFilter::All, spec: &spec, control };
+        let reading = Reading { archive, filter: &WindowFilter::All, spec: &spec, control };
         reading.for_each_batch::<archive::Error>(|batch| {
-            if !batch.threads().iter().any(|thread| known.kind(&thread.job).is_some()) {
-                return Ok(ControlFlow::Continue(()));
-            }
-            for (thread, finding) in batch.threads().iter().zip(detector.examine(&batch)) {
-                if let Some(kind) = known.kind(&thread.job) {
-                    points.push(Self::new(kind, &thread.job, &finding));
-                }
+            let is_known =
+                |thread: &ThreadWindow| thread.job().is_some_and(|job| known.kind_of_job(job).is_some());
+            if batch.threads().iter().any(is_known) {
+                points.extend(Self::of_batch(&batch, &detector.examine(&batch), &known));
             }
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(points)
     }
+
+    /// The points of the labelled jobs of a batch.
+    fn of_batch(batch: &WindowBatch, findings: &[Finding], known: &KnownJobs) -> Vec<Self> {
+        let mut points = Vec::new();
+        for (thread, finding) in batch.threads().iter().zip(findings) {
+            let Some((job, kind)) = thread.job().and_then(|job| Some((job, known.kind_of_job(job)?))) else {
+                continue;
+            };
+            let usage = batch.usage().iter().find(|usage| usage.node == thread.node && usage.job == *job);
+            points.push(Self::new(kind, job, finding, usage));
+        }
+        points
+    }
 }
 
-/// The features that kinds are classified by: the embedding, and the logarithm of each channel's error.
-pub fn features_of(finding: &Finding) -> Vec<f64> {
+/// The features that kinds are classified by: the embedding, and the logarithms of each channel's error, of the growth
+/// of memory and of the CPU time that others used.
+pub fn features_of(finding: &Finding, usage: Option<&JobUsage>) -> Vec<f64> {
     let errors = finding.errors.iter().map(|error| (error + 1e-5).log10());
-    finding.embedding.iter().map(|value| f64::from(*value)).chain(errors).collect()
+    let growth = usage.and_then(|usage| usage.memory).map_or(0.0, |memory| memory.growth_per_hour);
+    let foreign = usage.and_then(|usage| usage.foreign_cpu).unwrap_or(0.0);
+    let of_job = [(growth + 0.05).log10(), (foreign + 0.05).log10()];
+    finding.embedding.iter().map(|value| f64::from(*value)).chain(errors).chain(of_job).collect()
 }
 
 /// The distribution of the windows of one kind.
@@ -134,11 +150,11 @@ impl KindClassifier {
     }
 
     /// All known kinds, the most likely first.
-    pub fn classify(&self, finding: &Finding) -> Vec<KindMatch> {
-        self.classify_features(&features_of(finding))
+    pub fn classify(&self, finding: &Finding, usage: Option<&JobUsage>) -> Vec<KindMatch> {
+        self.classify_features(&features_of(finding, usage))
     }
 
-    fn classify_features(&self, features: &[f64]) -> Vec<KindMatch> {
+    pub(crate) fn classify_features(&self, features: &[f64]) -> Vec<KindMatch> {
         let distances: Vec<f64> =
             self.regions.iter().map(|region| region.squared_distance(features)).collect();
         let confidences = confidences(&distances, self.temperature);

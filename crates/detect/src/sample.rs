@@ -80,15 +80,16 @@ mod tests {
     use workload::{Control, Millis};
 
     use super::*;
+    use crate::split::WindowFilter;
     use crate::test_archive::{START, TestArchive};
-    use crate::window::{JobFilter, WindowSpec};
+    use crate::window::WindowSpec;
 
     #[test]
     fn a_sample_is_as_large_as_asked_ordered_and_decided_by_the_seed() {
         let mut test = TestArchive::new();
         test.write("n1", START - 1..START + 600, 2, |_, _| Some("a"));
         let spec = WindowSpec { period: Millis::SECOND, n_steps: 20, stride: 10, job_channels: Vec::new() };
-        let (filter, control) = (JobFilter::All, Control::default());
+        let (filter, control) = (WindowFilter::All, Control::default());
         let reading = Reading { archive: &test.archive, filter: &filter, spec: &spec, control };
         let draw = |max_windows, seed| Sample::draw::<archive::Error>(&reading, max_windows, seed).unwrap();
         let all = draw(1_000, 1);

@@ -65,11 +65,12 @@ impl TestArchive {
         }
     }
 
-    /// Writes readings of the memory of a job.
+    /// Writes readings of the memory of a job, whose limit is 32 MiB.
     pub fn write_memory(&mut self, node: &str, seconds: impl Iterator<Item = i64>, job: &str, bytes: u64) {
         for second in seconds {
             let mut reading = JobReading::empty(JobId::new(job).unwrap());
             reading.memory_bytes = Some(bytes);
+            reading.memory_limit_bytes = Some(1 << 25);
             self.append(node, second, Vec::new(), vec![reading]);
         }
     }

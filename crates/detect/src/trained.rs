@@ -7,21 +7,24 @@ use archive::Archive;
 use learn::artifact::restore::RestoreError;
 use learn::artifact::{Artifact, ArtifactError, DataOrigin, Provenance, Tensors};
 use learn::family::{Family, Stored};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use workload::Millis;
 
 use crate::archive_windows::{has_period, period_of};
 use crate::autoencoder::net::{Net, Shape};
 use crate::autoencoder::{Autoencoder, GraphScope};
+use crate::calibration::Calibration;
 use crate::channel::{N_RATES, names};
 use crate::config::{DetectorConfig, ValidConfig};
 use crate::detector::{Detector, DetectorKind, Finding};
+use crate::ensemble::Ensemble;
 use crate::error::DetectError;
-use crate::explain::Explanation;
+use crate::explain::{Explanation, explain_reconstruction};
 use crate::hierarchy::Hierarchy;
+use crate::monitor::window_strength;
 use crate::nearest::Nearest;
 use crate::pca::Components;
-use crate::threshold::Thresholds;
 use crate::variational::Variational;
 use crate::window::{WindowBatch, WindowSpec};
 
@@ -50,7 +53,8 @@ pub struct TrainedDetector {
     pub config: ValidConfig,
     /// The sampling period of the training data.
     pub period: Millis,
-    pub thresholds: Thresholds,
+    /// The thresholds of events; absent in models that were trained before there were events.
+    pub calibration: Option<Calibration>,
     pub origin: Origin,
     /// The training data; absent in models of the first format.
     pub data: Option<DataOrigin>,
@@ -66,7 +70,11 @@ struct Body {
     config: DetectorConfig,
     period_ms: i64,
     channels: Vec<String>,
-    thresholds: Thresholds,
+    /// Thresholds of windows, which earlier versions had. They are not used.
+    #[serde(default, skip_serializing, rename = "thresholds")]
+    _thresholds: IgnoredAny,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    calibration: Option<Calibration>,
     origin: Origin,
 }
 
@@ -82,6 +90,27 @@ impl TrainedDetector {
             return Vec::new();
         }
         self.detector.explain(batch, findings, windows, &self.window_spec(1))
+    }
+
+    /// Explains the reconstruction error of a window.
+    pub fn explain_error(&self, batch: &WindowBatch, findings: &[Finding], window: usize) -> Explanation {
+        let (values, expected) = (&batch.threads()[window].values, &findings[window].expected);
+        explain_reconstruction(values, expected, &self.channels(), batch.start(), self.period)
+    }
+
+    /// The largest ratio of a window's own evidence to its threshold; `None` without thresholds.
+    pub fn strength(&self, finding: &Finding, kind: Option<&str>) -> Option<f64> {
+        self.calibration.as_ref().map(|calibration| window_strength(calibration, finding, kind))
+    }
+
+    /// The windows that events are made from.
+    pub fn event_spec(&self) -> WindowSpec {
+        self.config.event_spec(self.period)
+    }
+
+    /// How long evidence has to last before it opens an event.
+    pub fn confirmation(&self) -> Millis {
+        self.config.confirmation(self.period)
     }
 
     /// The windows it expects, one every `stride` steps.
@@ -115,7 +144,8 @@ impl TrainedDetector {
             config: (*self.config).clone(),
             period_ms: self.period.0,
             channels: self.channels().into_iter().map(str::to_owned).collect(),
-            thresholds: self.thresholds.clone(),
+            _thresholds: IgnoredAny,
+            calibration: self.calibration.clone(),
             origin: self.origin.clone(),
         };
         let data = provenance.data.clone().or_else(|| self.data.clone());
@@ -131,25 +161,28 @@ impl TrainedDetector {
     pub fn read(dir: &Path) -> Result<Self, DetectError> {
         let Stored { body, tensors, provenance, .. }: Stored<DetectorKind, Body> = DetectorKind::read(dir)?;
         let damaged = |reason: String| ArtifactError::damaged(dir, reason);
-        let Body { kind, config, period_ms, channels, thresholds, origin } = body;
+        let Body { kind, mut config, period_ms, channels, calibration, origin, .. } = body;
+        config.false_alarm_rate = None;
         let config = config.validate().map_err(|error| damaged(error.to_string()))?;
         if channels != names(&config.channels) {
             return Err(damaged(format!("it is for the channels {}", channels.join(", "))).into());
         }
         let invalid = |error: RestoreError| damaged(error.to_string());
-        thresholds.check().map_err(invalid)?;
+        if let Some(calibration) = &calibration {
+            calibration.check().map_err(invalid)?;
+        }
         let period = Millis(period_ms);
         if !PERIODS.contains(&period) {
             return Err(damaged(format!("it is for a sampling period of {period_ms} ms")).into());
         }
-        let detector = restore(kind, &config, &tensors).map_err(invalid)?;
-        Ok(Self { kind, config, period, thresholds, origin, data: provenance.data, detector })
+        let detector = restore_all(kind, &config, &tensors).map_err(invalid)?;
+        Ok(Self { kind, config, period, calibration, origin, data: provenance.data, detector })
     }
 
     /// Checks that nodes of an archive were sampled as often as the training data. Those that were sampled
     /// less often are left out.
     pub fn check_period(&self, archive: &Archive) -> Result<(), DetectError> {
-        if has_period(archive, self.period)? {
+        if has_period(archive, self.period, self.config.interval.is_some())? {
             return Ok(());
         }
         Err(DetectError::Period {
@@ -180,6 +213,21 @@ fn shape_of(kind: DetectorKind, config: &DetectorConfig) -> Shape {
         has_graph: scope_of(kind) != GraphScope::Thread,
         is_variational: kind == DetectorKind::Vae,
     }
+}
+
+/// A detector, or all members of an ensemble.
+fn restore_all(
+    kind: DetectorKind,
+    config: &ValidConfig,
+    tensors: &Tensors,
+) -> Result<Box<dyn Detector>, RestoreError> {
+    if config.n_members(kind) == 1 {
+        return restore(kind, config, tensors);
+    }
+    let members: Result<Vec<Box<dyn Detector>>, RestoreError> = (0..config.n_members(kind))
+        .map(|member| restore(kind, config, &Ensemble::tensors_of(tensors, member)))
+        .collect();
+    Ensemble::of(members?).ok_or_else(|| RestoreError::Invalid("it has no members".to_owned()))
 }
 
 fn restore(

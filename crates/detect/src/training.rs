@@ -7,18 +7,19 @@ use archive::Archive;
 use learn::artifact::DataOrigin;
 use learn::nn::train::{Epoch, TrainSettings, TrainState};
 use serde_json::json;
-use workload::Control;
+use workload::{Control, Timestamp};
 
 use crate::autoencoder::Autoencoder;
 use crate::autoencoder::train::{Fit, fit};
+use crate::calibrating::Calibrating;
 use crate::config::ValidConfig;
-use crate::data::{Sampler, TrainingData};
-use crate::detector::{Detector, DetectorKind};
+use crate::data::{HeldOut, Sampler, TrainingData};
+use crate::detector::{Detector, DetectorKind, Finding};
+use crate::ensemble::Ensemble;
 use crate::error::DetectError;
 use crate::hierarchy::{FittedHierarchy, Hierarchy};
 use crate::nearest::Nearest;
 use crate::pca::Components;
-use crate::threshold::Thresholds;
 use crate::trained::{Origin, TrainedDetector, new_net, scope_of};
 use crate::variational::Variational;
 
@@ -30,7 +31,12 @@ pub enum TrainingStep<'a> {
         epoch: usize,
     },
     Epoch(&'a Epoch),
+    /// Thresholds are set with held-out jobs.
+    Calibrating,
 }
+
+/// The seeds of the members of an ensemble are this far apart.
+const MEMBER_SEED: u64 = 1_000_003;
 
 /// One training run. It uses the current rayon pool, so `ThreadPool::install` limits its threads.
 #[derive(Debug, Clone, Copy)]
@@ -45,10 +51,49 @@ pub struct Training<'a> {
     pub control: Control<'a>,
 }
 
-/// A detector, and scores for its thresholds if it was fitted to validation data as well.
+/// A detector, and those that judge validation data in its place if it was fitted to that as well.
 struct Fitted {
     detector: Box<dyn Detector>,
-    validation_scores: Option<Vec<Vec<f64>>>,
+    judges: Option<Judges>,
+}
+
+/// Detectors fitted to the later and to the earlier part of the validation data: each judges the other part.
+struct Judges {
+    for_earlier: Box<dyn Detector>,
+    for_later: Box<dyn Detector>,
+    boundary: Timestamp,
+}
+
+impl Fitted {
+    /// Several detectors as one; `None` without any.
+    fn combined(members: Vec<Self>) -> Option<Self> {
+        let (mut detectors, mut earlier, mut later, mut boundary) =
+            (Vec::new(), Vec::new(), Vec::new(), None);
+        for Self { detector, judges } in members {
+            detectors.push(detector);
+            if let Some(judges) = judges {
+                earlier.push(judges.for_earlier);
+                later.push(judges.for_later);
+                boundary = Some(judges.boundary);
+            }
+        }
+        let judges = match (Ensemble::of(earlier), Ensemble::of(later), boundary) {
+            (Some(for_earlier), Some(for_later), Some(boundary)) => {
+                Some(Judges { for_earlier, for_later, boundary })
+            }
+            _ => None,
+        };
+        Some(Self { detector: Ensemble::of(detectors)?, judges })
+    }
+
+    /// The detector for batches of validation data that start at a time.
+    fn judge(&self, start: Timestamp) -> &dyn Detector {
+        match &self.judges {
+            Some(judges) if start < judges.boundary => &*judges.for_earlier,
+            Some(judges) => &*judges.for_later,
+            None => &*self.detector,
+        }
+    }
 }
 
 impl Training<'_> {
@@ -59,54 +104,75 @@ impl Training<'_> {
         tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<TrainedDetector, DetectError> {
         let sampler = Sampler::new(archive, self.config, self.seed, self.control)?;
-        self.fit(&sampler.training_data()?, tell)
+        self.fit(&sampler.training_data()?, &HeldOut::Archive(&sampler), tell)
     }
 
-    /// Trains on data that has been read.
+    /// Trains on data that has been read, and sets thresholds with data that is held out.
     pub fn fit(
         &self,
         data: &TrainingData,
-        tell: impl FnMut(TrainingStep<'_>),
+        held_out: &HeldOut<'_>,
+        mut tell: impl FnMut(TrainingStep<'_>),
     ) -> Result<TrainedDetector, DetectError> {
         let data_origin = data.origin();
-        let Fitted { detector, validation_scores } = self.fit_detector(data, &data_origin, tell)?;
-        let mut scores = Vec::new();
-        let mut error = 0.0;
-        for (index, batch) in data.validation.batches.iter().enumerate() {
+        let mut members = Vec::new();
+        for member in 0..self.config.n_members(self.kind) {
+            let checkpoint = self.checkpoint.map(|dir| dir.join(format!("member-{member}")));
+            let seed = self.seed.wrapping_add(MEMBER_SEED.wrapping_mul(member as u64));
+            // A single detector keeps its checkpoint where it always was.
+            let run = if self.config.n_members(self.kind) > 1 {
+                Training { seed, checkpoint: checkpoint.as_deref(), ..*self }
+            } else {
+                *self
+            };
+            members.push(run.fit_detector(data, &data_origin, &mut tell)?);
+        }
+        let fitted = Fitted::combined(members).ok_or_else(|| self.no_calibration(data))?;
+        let (mut error, mut n_windows) = (0.0, 0);
+        for batch in &data.validation.batches {
             self.control.check()?;
-            for (window, (thread, finding)) in batch.threads().iter().zip(detector.examine(batch)).enumerate()
-            {
-                let kind = data.known.kind(&thread.job).filter(|_| self.config.threshold_by_kind);
-                let score = validation_scores.as_ref().map_or(finding.score, |scores| scores[index][window]);
-                scores.push((score, kind));
-                error += finding.error();
-            }
+            let findings = fitted.detector.examine(batch);
+            n_windows += findings.len();
+            error += findings.iter().map(Finding::error).sum::<f64>();
         }
         let origin = Origin {
             archive: data.address.clone(),
             seed: self.seed,
             n_windows: data.train.n_windows(),
             n_available: data.train.n_available,
-            validation_error: error / scores.len().max(1) as f64,
+            validation_error: error / n_windows.max(1) as f64,
         };
-        let thresholds = Thresholds::fit(&scores, self.config.false_alarm_rate)?;
-        let config = self.config.clone();
+        tell(TrainingStep::Calibrating);
+        let calibrating = Calibrating {
+            config: self.config,
+            period: data.period,
+            known: &data.known,
+            seed: self.seed,
+            stop: self.control.stop(),
+        };
+        let calibration = calibrating.run(held_out, &|start| fitted.judge(start), &*fitted.detector)?;
+        let calibration = calibration.ok_or_else(|| self.no_calibration(data))?;
         Ok(TrainedDetector {
             kind: self.kind,
-            config,
+            config: self.config.clone(),
             period: data.period,
-            thresholds,
+            calibration: Some(calibration),
             origin,
             data: Some(data_origin),
-            detector,
+            detector: fitted.detector,
         })
+    }
+
+    fn no_calibration(&self, data: &TrainingData) -> DetectError {
+        let seconds = self.config.window_spec(data.period, 1).length().as_seconds();
+        DetectError::NoCalibration { address: data.address.clone(), seconds }
     }
 
     fn fit_detector(
         &self,
         data: &TrainingData,
         data_origin: &DataOrigin,
-        tell: impl FnMut(TrainingStep<'_>),
+        tell: &mut impl FnMut(TrainingStep<'_>),
     ) -> Result<Fitted, DetectError> {
         let n_latent = self.config.net.n_latent;
         let detector: Box<dyn Detector> = match self.kind {
@@ -120,20 +186,21 @@ impl Training<'_> {
             }
             DetectorKind::Hierarchy => {
                 let base = self.fit_net(data, data_origin, tell)?;
-                let FittedHierarchy { hierarchy, validation_scores } =
+                let FittedHierarchy { hierarchy, for_earlier, for_later, boundary } =
                     Hierarchy::fit(base, &data.train, &data.validation, self.seed, self.control.stop())?;
-                let validation_scores = Some(validation_scores);
-                return Ok(Fitted { detector: Box::new(hierarchy), validation_scores });
+                let (for_earlier, for_later) = (Box::new(for_earlier), Box::new(for_later));
+                let judges = Some(Judges { for_earlier, for_later, boundary });
+                return Ok(Fitted { detector: Box::new(hierarchy), judges });
             }
         };
-        Ok(Fitted { detector, validation_scores: None })
+        Ok(Fitted { detector, judges: None })
     }
 
     fn fit_net(
         &self,
         data: &TrainingData,
         data_origin: &DataOrigin,
-        mut tell: impl FnMut(TrainingStep<'_>),
+        tell: &mut impl FnMut(TrainingStep<'_>),
     ) -> Result<Autoencoder, DetectError> {
         let net = new_net(self.kind, self.config, self.seed);
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };

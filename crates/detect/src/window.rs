@@ -1,16 +1,11 @@
 //! Windows, the input of every detector: the same stretch of time on every thread of a cluster.
 
-use std::collections::BTreeMap;
 use std::ops::Range;
 
-use archive::{Archive, Selection};
-use workload::{Cpu, JobId, Label, Millis, NodeName, Set, Timestamp};
+use workload::{Cpu, JobId, Millis, NodeName, Owner, Timestamp};
 
 use crate::channel::{JobChannel, N_RATES};
-
-/// Without labels, the fractions of an archive's time that are used for training and for validation.
-const TRAIN_FRACTION: f64 = 0.6;
-const VALIDATION_FRACTION: f64 = 0.2;
+use crate::usage::JobUsage;
 
 /// The length, spacing and channels of windows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,30 +25,55 @@ impl WindowSpec {
     pub fn length(&self) -> Millis {
         Millis(self.period.0 * self.n_steps as i64)
     }
+
+    /// The time from one window to the next.
+    pub fn stride_length(&self) -> Millis {
+        Millis(self.period.0 * self.stride as i64)
+    }
+
+    /// The first start of a window at or after a time.
+    pub fn next_start(&self, time: Timestamp) -> Timestamp {
+        let start = time.floor(self.stride_length());
+        if start < time { start + self.stride_length() } else { start }
+    }
 }
 
-/// The window of one thread that one job owned from the first step to the last.
+/// The window of one thread that had the same owner from the first step to the last.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ThreadWindow {
     pub node: NodeName,
     pub cpu: Cpu,
-    pub job: JobId,
+    pub owner: Owner,
     /// All channels of the first step, then of the second, and so on.
     pub values: Vec<f32>,
 }
 
-/// The windows of a cluster that start at the same time, sorted by node, job and CPU.
+impl ThreadWindow {
+    /// The job that owned the thread, if exactly one did.
+    pub fn job(&self) -> Option<&JobId> {
+        self.owner.job()
+    }
+}
+
+/// The windows of a cluster that start at the same time, sorted by node, owner and CPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WindowBatch {
     start: Timestamp,
     n_channels: usize,
     threads: Vec<ThreadWindow>,
+    usage: Vec<JobUsage>,
 }
 
 impl WindowBatch {
     pub fn new(start: Timestamp, n_channels: usize, mut threads: Vec<ThreadWindow>) -> Self {
-        threads.sort_by(|a, b| (&a.node, &a.job, a.cpu).cmp(&(&b.node, &b.job, b.cpu)));
-        Self { start, n_channels, threads }
+        threads.sort_by(|a, b| (&a.node, &a.owner, a.cpu).cmp(&(&b.node, &b.owner, b.cpu)));
+        Self { start, n_channels, threads, usage: Vec::new() }
+    }
+
+    /// The same batch with what control groups say about its jobs.
+    #[must_use]
+    pub fn with_usage(self, usage: Vec<JobUsage>) -> Self {
+        Self { usage, ..self }
     }
 
     pub fn start(&self) -> Timestamp {
@@ -66,6 +86,11 @@ impl WindowBatch {
 
     pub fn threads(&self) -> &[ThreadWindow] {
         &self.threads
+    }
+
+    /// What control groups say about the jobs of this batch, as far as it was recorded.
+    pub fn usage(&self) -> &[JobUsage] {
+        &self.usage
     }
 
     /// The values of all windows, one window after the other.
@@ -81,8 +106,13 @@ impl WindowBatch {
     /// The same batch with only some of its windows.
     #[must_use]
     pub fn filtered(&self, is_kept: impl Fn(&ThreadWindow) -> bool) -> Self {
-        let threads = self.threads.iter().filter(|thread| is_kept(thread)).cloned().collect();
-        Self { threads, ..*self }
+        let threads: Vec<ThreadWindow> =
+            self.threads.iter().filter(|thread| is_kept(thread)).cloned().collect();
+        let is_there = |usage: &&JobUsage| {
+            threads.iter().any(|thread| thread.node == usage.node && thread.job() == Some(&usage.job))
+        };
+        let usage = self.usage.iter().filter(is_there).cloned().collect();
+        Self { threads, usage, ..*self }
     }
 
     /// The windows of each node.
@@ -90,9 +120,9 @@ impl WindowBatch {
         ranges(&self.threads, |a, b| a.node == b.node)
     }
 
-    /// The windows of each job on each node.
-    pub fn jobs(&self) -> Vec<Range<usize>> {
-        ranges(&self.threads, |a, b| a.node == b.node && a.job == b.job)
+    /// The windows of each owner on each node: of each job, and of the threads that no single job owned.
+    pub fn groups(&self) -> Vec<Range<usize>> {
+        ranges(&self.threads, |a, b| a.node == b.node && a.owner == b.owner)
     }
 }
 
@@ -109,82 +139,36 @@ fn ranges(
     ranges
 }
 
-/// Selects the jobs whose windows are read.
-#[derive(Debug, Clone)]
-pub enum JobFilter {
-    All,
-    /// The jobs that labels put into a set.
-    Labelled {
-        sets: BTreeMap<JobId, Set>,
-        set: Set,
-    },
-    /// All jobs, but only windows within a stretch of time.
-    Between {
-        from: Timestamp,
-        to: Timestamp,
-    },
-}
-
-impl JobFilter {
-    /// The jobs of a set: by label, or by time in an archive without labels.
-    pub fn of_set(archive: &Archive, labels: &[Label], set: Set) -> archive::Result<Self> {
-        if !labels.is_empty() {
-            let sets = labels.iter().map(|label| (label.job.clone(), label.set)).collect();
-            return Ok(Self::Labelled { sets, set });
-        }
-        let span = archive.snapshot(Selection::default())?.span();
-        let (first, last) = span.unwrap_or((Timestamp(0), Timestamp(0)));
-        let at = |fraction: f64| first + Millis(((last - first).0 as f64 * fraction) as i64);
-        let (train_end, validation_end) = (at(TRAIN_FRACTION), at(TRAIN_FRACTION + VALIDATION_FRACTION));
-        let (from, to) = match set {
-            Set::Train => (first, train_end),
-            Set::Validation => (train_end, validation_end),
-            Set::Test => (validation_end, last + Millis(1)),
-        };
-        Ok(Self::Between { from, to })
-    }
-
-    /// Whether some stretch of a job may pass the filter.
-    pub fn contains_job(&self, job: &JobId) -> bool {
-        match self {
-            Self::All | Self::Between { .. } => true,
-            Self::Labelled { sets, set } => sets.get(job) == Some(set),
-        }
-    }
-
-    /// Whether a stretch of a job passes the filter.
-    pub fn contains(&self, job: &JobId, start: Timestamp, end: Timestamp) -> bool {
-        match self {
-            Self::All => true,
-            Self::Labelled { sets, set } => sets.get(job) == Some(set),
-            Self::Between { from, to } => start >= *from && end <= *to,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn window(node: &str, job: &str, cpu: u16) -> ThreadWindow {
+    fn window(node: &str, job: Option<&str>, cpu: u16) -> ThreadWindow {
         ThreadWindow {
             node: NodeName::new(node).unwrap(),
             cpu: Cpu(cpu),
-            job: JobId::new(job).unwrap(),
+            owner: job.map_or(Owner::Nobody, |job| Owner::Job(JobId::new(job).unwrap())),
             values: vec![f32::from(cpu); 8],
         }
     }
 
     #[test]
-    fn a_batch_groups_windows_by_node_and_job_whatever_their_order() {
-        let threads =
-            [("n2", "a", 1), ("n1", "b", 7), ("n1", "a", 3), ("n1", "b", 2), ("n2", "a", 0), ("n1", "a", 9)];
+    fn a_batch_groups_windows_by_node_and_owner_whatever_their_order() {
+        let threads = [
+            ("n2", Some("a"), 1),
+            ("n1", Some("b"), 7),
+            ("n1", None, 0),
+            ("n1", Some("a"), 3),
+            ("n1", Some("b"), 2),
+            ("n2", Some("a"), 0),
+            ("n1", Some("a"), 9),
+        ];
         let threads = threads.map(|(node, job, cpu)| window(node, job, cpu)).to_vec();
         let mut batch = WindowBatch::new(Timestamp(0), 4, threads);
-        assert_eq!(batch.nodes(), [0..4, 4..6]);
-        assert_eq!(batch.jobs(), [0..2, 2..4, 4..6]);
+        assert_eq!(batch.nodes(), [0..5, 5..7]);
+        assert_eq!(batch.groups(), [0..2, 2..4, 4..5, 5..7]);
         let cpus: Vec<u16> = batch.threads().iter().map(|thread| thread.cpu.0).collect();
-        assert_eq!(cpus, [3, 9, 2, 7, 0, 1]);
+        assert_eq!(cpus, [3, 9, 2, 7, 0, 0, 1]);
         for values in batch.values_mut(2..4) {
             values.fill(0.5);
         }
@@ -194,16 +178,9 @@ mod tests {
     }
 
     #[test]
-    fn filters_pass_the_jobs_of_their_set_or_time() {
-        let job = JobId::new("1").unwrap();
-        let times = (Timestamp(100), Timestamp(200));
-        let labelled = |set| JobFilter::Labelled { sets: [(job.clone(), Set::Train)].into(), set };
-        assert!(labelled(Set::Train).contains(&job, times.0, times.1));
-        assert!(!labelled(Set::Test).contains(&job, times.0, times.1));
-        assert!(!labelled(Set::Train).contains(&JobId::new("2").unwrap(), times.0, times.1));
-        let between = |from, to| JobFilter::Between { from: Timestamp(from), to: Timestamp(to) };
-        assert!(between(100, 200).contains(&job, times.0, times.1));
-        assert!(!between(101, 300).contains(&job, times.0, times.1));
-        assert!(!between(0, 199).contains(&job, times.0, times.1));
+    fn windows_start_at_multiples_of_the_stride() {
+        let spec = WindowSpec { period: Millis(100), n_steps: 20, stride: 5, job_channels: Vec::new() };
+        assert_eq!(spec.next_start(Timestamp(1_000)), Timestamp(1_000));
+        assert_eq!(spec.next_start(Timestamp(1_001)), Timestamp(1_500));
     }
 }

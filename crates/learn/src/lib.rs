@@ -1,6 +1,6 @@
 //! Numerical methods for learning, without a tensor framework: neural networks with automatic
 //! differentiation ([`nn`]), tree ensembles, clustering, mixtures, principal components, UMAP, spectra,
-//! metrics and thresholds; and how trained models are stored ([`artifact`], [`family`]).
+//! metrics; and how trained models are stored ([`artifact`], [`family`]).
 //!
 //! Parallel work runs on the current rayon pool, so a caller can confine it with
 //! `rayon::ThreadPool::install`. Long operations take a [`workload::Stop`].
@@ -20,7 +20,6 @@ pub mod pca;
 pub mod silhouette;
 pub mod spectrum;
 pub mod stats;
-pub mod tail;
 mod trees;
 pub mod umap;
 pub mod weights;

@@ -73,6 +73,16 @@ impl Pca {
         self.components.len()
     }
 
+    /// The label of a chart's axis along a component, counted from zero. Without the explained variance if it
+    /// is unknown.
+    pub fn axis_label(&self, component: usize) -> String {
+        let name = format!("PC {}", component + 1);
+        match self.explained_share.get(component) {
+            Some(share) => format!("{name} ({:.0} % of variance)", share * 100.0),
+            None => name,
+        }
+    }
+
     /// The coordinates of points along the components.
     ///
     /// # Panics
@@ -156,6 +166,18 @@ mod tests {
         let along = pca.transform(&points);
         let step = along.row(1)[0] - along.row(0)[0];
         assert!((step - 5.0f32.sqrt()).abs() < 1e-5, "{step}");
+    }
+
+    #[test]
+    fn axes_are_labelled_with_the_share_of_all_variance() {
+        // Variances in the ratio 9 : 1, without correlation.
+        let points = Matrix::new(vec![3.0, 1.0, 3.0, -1.0, -3.0, 1.0, -3.0, -1.0], 2);
+        let pca = Pca::fit(&points, 1).unwrap();
+        assert!((pca.explained_share[0] - 0.9).abs() < 1e-9, "{:?}", pca.explained_share);
+        assert_eq!(pca.axis_label(0), "PC 1 (90 % of variance)");
+        let tensors: Tensors = [("pca".to_owned(), pca.to_tensor())].into();
+        let restored = Pca::restore(&tensors, "pca", 1, 2).unwrap();
+        assert_eq!(restored.axis_label(0), "PC 1", "variances are not stored");
     }
 
     #[test]

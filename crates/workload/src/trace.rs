@@ -16,6 +16,9 @@ pub enum Coverage {
     Missing,
 }
 
+/// A trace that is moved ahead forgets owners when it has more of them.
+const MAX_IDLE_OWNERS: usize = 16;
+
 /// An owner's number in one trace: see [`Trace::owner_number`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnerNumber(u32);
@@ -130,6 +133,38 @@ impl Trace {
         OwnerNumber(number as u32)
     }
 
+    /// Moves the trace ahead in time: drops the steps before `start` and adds as many unknown ones at its end.
+    pub fn advance(&mut self, start: Timestamp) {
+        let first_step = start.0.div_euclid(self.period.0);
+        let Ok(n_ahead) = usize::try_from(first_step - self.first_step) else { return };
+        let n_kept = self.rates.len().saturating_sub(n_ahead);
+        let n_dropped = self.rates.len() - n_kept;
+        self.rates.rotate_left(n_dropped);
+        self.rates[n_kept..].fill(Rates::IDLE);
+        self.coverage.rotate_left(n_dropped);
+        self.coverage[n_kept..].fill(Coverage::Missing);
+        self.owner_of_step.rotate_left(n_dropped);
+        self.owner_of_step[n_kept..].fill(0);
+        (self.first_step, self.start) = (first_step, Timestamp(first_step * self.period.0));
+        if self.owners.len() > MAX_IDLE_OWNERS {
+            self.forget_owners();
+        }
+    }
+
+    /// Forgets the owners of steps that were dropped.
+    fn forget_owners(&mut self) {
+        let known = std::mem::replace(&mut self.owners, vec![Owner::Unknown]);
+        let mut numbers: Vec<Option<u32>> = vec![None; known.len()];
+        numbers[0] = Some(0);
+        for owner in &mut self.owner_of_step {
+            let number = numbers[*owner as usize].get_or_insert_with(|| {
+                self.owners.push(known[*owner as usize].clone());
+                self.owners.len() as u32 - 1
+            });
+            *owner = *number;
+        }
+    }
+
     /// Sets a step, counted from the epoch. Steps outside the trace are ignored.
     #[inline]
     pub(crate) fn set(&mut self, step: i64, rates: Rates, coverage: Coverage, owner: OwnerNumber) {
@@ -211,6 +246,29 @@ mod tests {
                 prop_assert_eq!(window.rates().len(), len);
             }
         }
+    }
+
+    #[test]
+    fn a_trace_that_is_moved_ahead_keeps_its_last_steps_and_their_owners() {
+        let mut trace = trace(&[Coverage::Read; 10]);
+        for job in 0..40i64 {
+            let owner = Owner::Job(crate::JobId::new(job.to_string()).unwrap());
+            let number = trace.owner_number(&owner);
+            let busy = Rates::from_parts(job as f64, 0.0, 0.0, 100.0);
+            trace.set(10 + job, busy, Coverage::Read, number);
+            trace.advance(Timestamp((job + 2) * 1_000));
+            let number = trace.owner_number(&owner);
+            trace.set(10 + job, busy, Coverage::Read, number);
+            assert_eq!((trace.start(), trace.len()), (Timestamp((job + 2) * 1_000), 10));
+            assert_eq!(trace.owner(8), &owner);
+            assert_eq!(trace.coverage(9), Coverage::Missing);
+        }
+        assert!(trace.owners.len() <= MAX_IDLE_OWNERS + 2, "{}", trace.owners.len());
+        assert_eq!(trace.rates(5).unwrap().as_array()[0], 0.36);
+        trace.advance(Timestamp(0));
+        assert_eq!(trace.start(), Timestamp(41_000), "a trace does not go back");
+        trace.advance(Timestamp(10_000_000));
+        assert_eq!(trace.coverage_counts(), [0, 0, 10]);
     }
 
     #[test]

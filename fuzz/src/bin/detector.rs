@@ -1,9 +1,9 @@
 //! Stored detectors, with the right hash of their weights: a detector that is read can be used.
 #![no_main]
 
-use detect::{KnownJobs, Monitor, ThreadWindow, TrainedDetector, WindowBatch};
+use detect::{KnownJobs, Library, Monitor, ThreadWindow, TrainedDetector, WindowBatch};
 use libfuzzer_sys::fuzz_target;
-use workload::{Cpu, JobId, NodeName, Timestamp};
+use workload::{Cpu, JobId, NodeName, Owner, Timestamp};
 
 /// Larger windows are allowed, and slow.
 const MOST_VALUES: usize = 1_000;
@@ -20,12 +20,15 @@ fuzz_target!(init: fuzz::without_threads(), |bytes: &[u8]| {
     let threads = (0..3).map(|cpu| ThreadWindow {
         node: NodeName::new("n1").expect("a name"),
         cpu: Cpu(cpu),
-        job: JobId::new(if cpu == 0 { "a" } else { "b" }).expect("a job"),
+        owner: Owner::Job(JobId::new(if cpu == 0 { "a" } else { "b" }).expect("a job")),
         values: (0..spec.n_steps).flat_map(|_| step(cpu)).collect(),
     });
     let batch = WindowBatch::new(Timestamp(0), spec.n_channels(), threads.collect());
     let findings = detector.examine(&batch);
     assert_eq!(findings.len(), batch.threads().len());
     detector.explain(&batch, &findings, &[0, 2]);
-    Monitor { detector: &detector, known: &KnownJobs::default(), classifier: None }.alarms(&batch);
+    let known = KnownJobs::default();
+    if let Ok(mut monitor) = Monitor::new(&detector, &known, Library::default()) {
+        monitor.observe(&batch);
+    }
 });

@@ -9,7 +9,7 @@ use libfuzzer_sys::fuzz_target;
 use workload::Derivation;
 
 /// The first bytes of each version.
-const MAGICS: [&[u8; 8]; 3] = [b"TWJRNL\0\x01", b"TWJRNL\0\x02", b"TWJRNL\0\x03"];
+const MAGICS: [&[u8; 8]; 4] = [b"TWJRNL\0\x01", b"TWJRNL\0\x02", b"TWJRNL\0\x03", b"TWJRNL\0\x04"];
 /// In the first byte: leave checksums as they are.
 const DAMAGED: u8 = 0x80;
 const BLOCK_MARK: &[u8] = b"\xd7TWBLOCK";

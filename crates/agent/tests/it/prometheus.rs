@@ -6,13 +6,18 @@ use archive::source::{AgentImport, Intake, Limits, PeerSettings, PrometheusImpor
 use archive::{Archive, Selection, Settings};
 use testbed::fake_node::FakeNode;
 use testbed::http;
-use workload::{Control, Derivation, Millis, NodeName, Stop, Timestamp, Trace};
+use workload::{Control, Derivation, JobReading, Millis, NodeName, Stop, Timestamp, Trace};
 
 use crate::{LiveNode, agent_on};
 
 fn traces(archive: &Archive, node: &str) -> Vec<Trace> {
     let snapshot = archive.snapshot(Selection::default()).unwrap();
     snapshot.traces(&NodeName::new(node).unwrap(), &Derivation::default()).unwrap()
+}
+
+fn job_readings(archive: &Archive, node: &str) -> Vec<(Timestamp, JobReading)> {
+    let snapshot = archive.snapshot(Selection::default()).unwrap();
+    snapshot.job_readings(&NodeName::new(node).unwrap()).unwrap()
 }
 
 #[test]
@@ -22,11 +27,16 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
     fake.start_job(42, "0-3");
     fake.start_job(43, "4");
     let _live = LiveNode::start(fake, Duration::from_secs(1));
-    let agent = agent_on(&folder.path().join("node"), &[]);
+    let agent = agent_on(&folder.path().join("node"), &["--collector.cgroup.interval=2s"]);
     let target = format!("127.0.0.1:{}", agent.port);
     let Some(server) = testbed::prometheus(None, std::slice::from_ref(&target)) else { return };
     let count = "/api/v1/query?query=count_over_time(tracewise_cpu_seconds_total%7Bcpu=%220%22,mode=%22idle%22%7D%5B1m%5D)";
+    let memory = folder.path().join("node/cgroup/system.slice/slurmstepd.scope/job_42/memory.current");
+    let mut n_pages = 0;
     testbed::eventually("a dozen scrapes", || {
+        // The job grows, so that a reading of another time is recognised.
+        n_pages += 1;
+        std::fs::write(&memory, format!("{}\n", n_pages * 4_096)).unwrap();
         let (_, body) = http::request(server.port, "GET", count, "");
         let answer: serde_json::Value = serde_json::from_str(&body).ok()?;
         let n_scrapes: u32 = answer["data"]["result"][0]["value"][1].as_str()?.parse().ok()?;
@@ -52,6 +62,13 @@ fn what_prometheus_has_scraped_agrees_with_what_was_sampled() {
     let intake = Intake { limits: Limits::default(), now };
     PrometheusImport::survey(query, &intake, &stop).unwrap().load(&scraped, &control).unwrap();
     AgentImport::fetch(&agent.url(), None, &peer, &intake, &stop).unwrap().load(&sampled, &control).unwrap();
+
+    let (scraped_jobs, sampled_jobs) = (job_readings(&scraped, "127.0.0.1"), job_readings(&sampled, "n1"));
+    assert!(scraped_jobs.len() >= 6, "{scraped_jobs:?}");
+    for reading in &scraped_jobs {
+        assert!(sampled_jobs.contains(reading), "{reading:?} is not among {sampled_jobs:?}");
+        assert!(reading.1.cpu_user_usec.is_some() && reading.1.node_memory_bytes.is_some(), "{reading:?}");
+    }
 
     let (scraped, sampled) = (traces(&scraped, "127.0.0.1"), traces(&sampled, "n1"));
     assert_eq!((scraped.len(), sampled.len()), (8, 8));

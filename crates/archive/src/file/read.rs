@@ -12,9 +12,7 @@ use serde::Deserialize;
 use workload::derive::Scale;
 use workload::{JobId, JobReading, Mode, Owner, Timestamp};
 
-use super::{
-    CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, RowGroupInfo, columns_in, columns_of,
-};
+use super::{CPU_COLUMNS, FOOTER_KEY, FileInfo, N_KEY_COLUMNS, RowGroupInfo, columns_in, columns_of};
 use crate::columns::{self, Region, Values};
 use crate::error::{Error, Result};
 use crate::layout::{FORMAT, StoredFile, date_of};

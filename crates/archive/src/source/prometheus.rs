@@ -5,6 +5,7 @@
 
 #[cfg(feature = "fuzzing")]
 pub(crate) mod fuzzing;
+mod jobs;
 mod server;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,6 +15,7 @@ use workload::{
     Timestamp,
 };
 
+use self::jobs::push_jobs;
 use self::server::{Owners, Selector, Series, Server, time_of};
 use super::{Intake, MAX_AHEAD};
 use crate::error::{Error, Result};
@@ -24,6 +26,8 @@ const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
 
 const LONGEST_QUERY: Millis = Millis(10 * 60_000);
 const SHORTEST_QUERY: Millis = Millis(10_000);
+/// How long after its files were read a job is looked for: they are scraped or pushed at some interval.
+const JOB_DELAY: Millis = Millis(60_000);
 
 /// The kernel's clock ticks, in which Linux exporters count.
 const KERNEL_TICKS: u32 = 100;
@@ -140,10 +144,17 @@ impl PrometheusImport {
                 let end = (at + length).min(query.to);
                 let selector = selector.with(&query.node_label, label);
                 let asked = server.samples(&selector, at, end);
-                let asked = asked.and_then(|series| Ok((series, server.owners(&selector, at, end, period)?)));
+                let asked = asked.and_then(|series| {
+                    let owners = server.owners(&selector, at, end, period)?;
+                    // What was read before the end of the whole range may be scraped after it.
+                    let delay = if end == query.to { JOB_DELAY.max(period).min(length) } else { Millis(0) };
+                    let jobs = server.jobs(&selector, at, end + delay)?;
+                    Ok((series, owners, jobs))
+                });
                 match asked {
-                    Ok((series, owners)) => {
+                    Ok((series, owners, jobs)) => {
                         push_all(loader, node, &series, &owners, (at, end), ticks_per_second)?;
+                        push_jobs(loader, node, &jobs, &(query.from..query.to))?;
                         at = end;
                     }
                     Err(error) if error.is_too_much && length > SHORTEST_QUERY => {

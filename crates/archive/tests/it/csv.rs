@@ -36,8 +36,8 @@ proptest! {
         prop_assert_eq!((report.readings, report.repeated, report.missing), (rows.len() as u64, 0, 0));
         let snapshot = archive.snapshot(Selection::default()).unwrap();
         let mut found = std::collections::BTreeMap::new();
-        for reading in Replay::new(&snapshot, None).unwrap() {
-            let reading = reading.unwrap();
+        for replayed in Replay::new(&snapshot, None).unwrap() {
+            let reading = replayed.unwrap().reading;
             prop_assert_eq!(reading.node.as_str(), "n,1");
             prop_assert_eq!(reading.time.0.rem_euclid(1_000), 250);
             for thread in reading.threads {

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use archive::{Archive, Settings, WriterSettings};
+use archive::{Archive, Selection, Settings, WriterSettings};
+use workload::{JobId, JobReading, NodeName, NodeReading, Timestamp};
 
 use crate::{START, create, files, load, n_readings, rates, reading, source};
 
@@ -23,6 +24,43 @@ fn the_first_format_is_read_as_on_the_day_it_was_written() {
 #[test]
 fn a_journal_with_blocks_is_read_as_on_the_day_it_was_written() {
     check("journal-3");
+}
+
+/// A reading of a job at every second, with CPU time.
+fn job_reading(second: i64) -> NodeReading {
+    let job = JobReading {
+        memory_bytes: Some(1_000 + second as u64),
+        cpu_user_usec: Some(900_000 * second as u64),
+        cpu_system_usec: (second % 3 > 0).then_some(100_000 * second as u64),
+        node_memory_bytes: Some(1 << 34),
+        ..JobReading::empty(JobId::new("42").unwrap())
+    };
+    NodeReading { threads: Vec::new(), jobs: vec![job], ..reading("n1", second) }
+}
+
+#[test]
+fn the_second_format_has_the_cpu_time_of_jobs() {
+    let golden = testbed::workspace().join("fixtures/archive/format-2");
+    if std::env::var_os("TRACEWISE_WRITE_GOLDEN").is_some() && !golden.exists() {
+        let archive = create(&golden);
+        let mut loader = archive.loader(source()).unwrap();
+        for second in 0..20 {
+            loader.push_node(&reading("n1", second)).unwrap();
+            loader.push_node(&job_reading(second)).unwrap();
+        }
+        loader.finish().unwrap();
+        let mut writer = archive.writer(source(), WriterSettings::default()).unwrap();
+        (20..30).for_each(|second| writer.append(&[job_reading(second)]).unwrap());
+        drop(writer);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    copy(&golden, folder.path());
+    let found = Archive::open(folder.path().to_str().unwrap(), &Settings::default()).unwrap();
+    let readings =
+        found.snapshot(Selection::default()).unwrap().job_readings(&NodeName::new("n1").unwrap()).unwrap();
+    let expected: Vec<(Timestamp, JobReading)> =
+        (0..30).map(job_reading).map(|reading| (reading.time, reading.jobs[0].clone())).collect();
+    assert_eq!(readings, expected);
 }
 
 fn check(name: &str) {

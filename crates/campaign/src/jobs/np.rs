@@ -90,7 +90,8 @@ pub fn run(spec: &JobSpec, until: &Until) -> Result<(), JobError> {
         while !phases[1].is_over() {
             fit_once(waves, &mut rng, &pool, &phases[1])?;
         }
-        pool.install(|| write_fitted(&fitted, spec.quota, &phases[2])).map_err(JobError::io("fitted events"))?;
+        pool.install(|| write_fitted(&fitted, spec.quota, &phases[2]))
+            .map_err(JobError::io("fitted events"))?;
     }
     for path in [events, fitted].iter().filter(|path| path.exists()) {
         fs::remove_file(path).map_err(JobError::io(path.display().to_string()))?;
@@ -127,7 +128,8 @@ fn read_events(path: &Path, phase: &Phase<'_>) -> std::io::Result<usize> {
         for (number, line) in BufReader::new(File::open(path)?).lines().enumerate() {
             let line = line?;
             let momentum = line.split(' ').filter_map(|value| value.parse::<f64>().ok());
-            let mass_squared = momentum.enumerate().map(|(axis, value)| if axis == 0 { value } else { -value } * value);
+            let mass_squared =
+                momentum.enumerate().map(|(axis, value)| if axis == 0 { value } else { -value } * value);
             n_selected += usize::from(mass_squared.sum::<f64>() > 0.0);
             if number.is_multiple_of(LINES_PER_CHECK) && phase.is_over() {
                 break;

@@ -53,7 +53,11 @@ impl LiveJob {
     }
 
     /// Starts the process that hogs its first thread, once the thread is known.
-    pub fn start_hog(&mut self, runner: &JobRunner, spec: impl FnOnce(Kind) -> JobSpec) -> Result<(), RunError> {
+    pub fn start_hog(
+        &mut self,
+        runner: &JobRunner,
+        spec: impl FnOnce(Kind) -> JobSpec,
+    ) -> Result<(), RunError> {
         let Some(percent) = self.planned.kind.hogged_percent() else { return Ok(()) };
         let (None, Some(cpu)) = (&self.hog, self.threads.first()) else { return Ok(()) };
         let failed = |source| RunError::Io { what: format!("the hog of job {}", self.id), source };
@@ -213,7 +217,9 @@ impl Used {
 fn children_of(pid: u32) -> Vec<u32> {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
-    children.flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>()).collect()
+    children
+        .flat_map(|text| text.split_whitespace().filter_map(|pid| pid.parse().ok()).collect::<Vec<_>>())
+        .collect()
 }
 
 /// User and system time of a process, then of its children that have been waited for, from its `stat`.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rand::{RngExt, SeedableRng};
-use rand_distr::StandardNormal;
+use rand_distr::{Exp1, StandardNormal};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::label::family;
 use workload::{
@@ -24,6 +24,11 @@ const TICKS_PER_SECOND: u64 = 100;
 const OFF_BY_ONE_TICK: f64 = 0.12;
 /// The memory limit of a job, per thread.
 const LIMIT_BYTES_PER_THREAD: u64 = 2 << 30;
+/// How long a job takes to fill its memory, and how much that fluctuates afterwards: standard deviation and correlation
+/// from one second to the next.
+const FILL_SECONDS: f64 = 10.0;
+const MEMORY_SPREAD: f64 = 0.03;
+const MEMORY_CORRELATION: f64 = 0.95;
 /// The standard deviation of the differences between nodes, as a normal deviate of a stick.
 const NODE_SPREAD: f32 = 0.1;
 /// The rates (user, system, iowait, other) of a writer while storage stalls.
@@ -54,6 +59,56 @@ struct Running {
     job: ScheduledJob,
     model: Arc<KindModel>,
     sampler: JobSampler,
+    /// The fraction of its first thread's time that a hog takes.
+    hog: f32,
+    /// Its CPU time in user and in system mode, in seconds.
+    cpu_seconds: [f64; 2],
+    /// How much its memory differs from the mean, as a fraction.
+    memory_deviation: f64,
+}
+
+impl Running {
+    fn new(job: ScheduledJob, model: Arc<KindModel>) -> Self {
+        let sampler = JobSampler::new(Arc::clone(&model), job.label.threads.len(), job.seed);
+        let hogs = &model.foreign.hogs;
+        let hog = hogs.get(job.seed as usize % hogs.len().max(1)).copied().unwrap_or(0.0) as f32;
+        Self { job, model, sampler, hog, cpu_seconds: [0.0; 2], memory_deviation: 0.0 }
+    }
+
+    /// Adds the CPU time of a second: what its threads spent, less what others used of it.
+    fn count_cpu(&mut self, rates: &[[f32; 4]], rng: &mut Xoshiro256PlusPlus) {
+        let per_thread = self.model.foreign.per_thread as f32;
+        for (thread, cpu) in self.job.label.threads.iter().enumerate() {
+            let [user, system, ..] = rates[usize::from(cpu.0)];
+            let noise: f32 = rng.sample(Exp1);
+            let foreign = per_thread * noise + if thread == 0 { self.hog } else { 0.0 };
+            self.cpu_seconds[0] += f64::from((user - foreign).max(0.0));
+            self.cpu_seconds[1] += f64::from(system);
+        }
+    }
+
+    /// Memory as read at a time: it fills while the job starts, and fluctuates a little.
+    fn reading(&mut self, time: Timestamp, rng: &mut Xoshiro256PlusPlus) -> JobReading {
+        let label = &self.job.label;
+        let n_threads = label.threads.len() as u64;
+        let age = (time - label.start).as_seconds();
+        let memory = &self.model.memory;
+        let fresh = MEMORY_SPREAD * (1.0 - MEMORY_CORRELATION * MEMORY_CORRELATION).sqrt();
+        self.memory_deviation =
+            MEMORY_CORRELATION * self.memory_deviation + fresh * rng.sample::<f64, _>(StandardNormal);
+        let filled = 1.0 - (-age / FILL_SECONDS).exp();
+        let steady = memory.bytes_per_thread * n_threads as f64 * filled * (1.0 + self.memory_deviation);
+        let bytes = (steady + memory.growth_bytes_per_second * age).max(0.0);
+        let limit = LIMIT_BYTES_PER_THREAD * n_threads;
+        let [user, system] = self.cpu_seconds.map(|seconds| (seconds * 1e6) as u64);
+        JobReading {
+            memory_bytes: Some((bytes as u64).min(limit)),
+            memory_limit_bytes: Some(limit),
+            cpu_user_usec: Some(user),
+            cpu_system_usec: Some(system),
+            ..JobReading::empty(label.job.clone())
+        }
+    }
 }
 
 impl Cluster {
@@ -170,8 +225,7 @@ impl Node {
             for cpu in &job.label.threads {
                 reading.threads[usize::from(cpu.0)].owner = owner.clone();
             }
-            let sampler = JobSampler::new(Arc::clone(&model), job.label.threads.len(), job.seed);
-            self.running.push(Running { job, model, sampler });
+            self.running.push(Running::new(job, model));
         }
     }
 
@@ -181,15 +235,16 @@ impl Node {
         self.unowned.second(self.shift, |thread, drawn| rates[thread] = drawn);
         reading.jobs.clear();
         for running in &mut self.running {
-            let label = &running.job.label;
             let conditions = environment.at(&running.job, time);
             let shift = std::array::from_fn(|stick| conditions.shift[stick] + self.shift[stick]);
+            let label = &running.job.label;
             running.sampler.second(shift, |thread, drawn| {
                 let stalled = conditions.stall;
                 rates[usize::from(label.threads[thread].0)] =
                     std::array::from_fn(|mode| (1.0 - stalled) * drawn[mode] + stalled * STALLED[mode]);
             });
-            reading.jobs.push(memory_of(running, time));
+            running.count_cpu(rates, &mut self.rng);
+            reading.jobs.push(running.reading(time, &mut self.rng));
         }
     }
 
@@ -209,20 +264,6 @@ impl Node {
             }
             thread.ticks[Mode::Idle] += left;
         }
-    }
-}
-
-fn memory_of(running: &Running, time: Timestamp) -> JobReading {
-    let label = &running.job.label;
-    let n_threads = label.threads.len() as u64;
-    let age = (time - label.start).as_seconds();
-    let memory = &running.model.memory;
-    let limit = LIMIT_BYTES_PER_THREAD * n_threads;
-    let bytes = memory.bytes_per_thread * n_threads as f64 + memory.growth_bytes_per_second * age;
-    JobReading {
-        memory_bytes: Some((bytes as u64).min(limit)),
-        memory_limit_bytes: Some(limit),
-        ..JobReading::empty(label.job.clone())
     }
 }
 
@@ -248,6 +289,7 @@ mod tests {
             start,
             origin: start,
             first_job: 1,
+            is_busy_at_start: false,
         };
         let jobs = schedule(&settings, &Stop::default()).unwrap();
         let mut cluster = Cluster::new(&settings, &jobs, &recorded_model().unwrap()).unwrap();

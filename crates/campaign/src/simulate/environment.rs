@@ -170,6 +170,7 @@ mod tests {
             start: origin + Millis::from_seconds(start),
             origin,
             first_job: 1,
+            is_busy_at_start: false,
         }
     }
 

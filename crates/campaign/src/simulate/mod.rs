@@ -174,6 +174,7 @@ pub fn stream(
     let mut started: Option<Instant> = None;
     let mut n_seconds = 0;
     let mut settings = settings.numbered_after(&archive.labels()?);
+    settings.is_busy_at_start = true;
     let mut previous: Vec<NodeReading> = Vec::new();
     loop {
         let name = format!("live-{}", settings.start.as_epoch_seconds());
@@ -201,6 +202,7 @@ pub fn stream(
         previous = cluster.readings().to_vec();
         settings.start = settings.start + Millis::from_seconds(settings.campaign_seconds as i64);
         settings.first_job += jobs.len() as u64;
+        settings.is_busy_at_start = false;
     }
 }
 
@@ -222,6 +224,7 @@ mod tests {
             start,
             origin: start,
             first_job: 1,
+            is_busy_at_start: false,
         }
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// `other`, iowait, system.
 pub const N_STICKS: usize = 3;
 /// A distribution is stored as quantiles at even steps of a normal deviate, from `-MAX_DEVIATE` to `MAX_DEVIATE`.
@@ -31,6 +31,19 @@ pub struct Model {
 pub struct KindModel {
     pub behaviour: Behaviour,
     pub memory: Memory,
+    #[serde(default)]
+    pub foreign: Foreign,
+}
+
+/// CPU time that others use on the threads of a job.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Foreign {
+    /// The mean fraction of every thread's time.
+    pub per_thread: f64,
+    /// The fraction of the first thread's time that a hog uses, in each recorded job; empty without a hog.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hogs: Vec<f64>,
 }
 
 /// The memory of a job: bytes per thread at the start, and growth of the job in bytes per second.
@@ -50,12 +63,16 @@ pub enum Behaviour {
     Barrier(Barrier),
 }
 
-/// A Markov chain of phases, one step per second, that all threads of a job go through together.
+/// Phases that all threads of a job go through together.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phases {
-    /// The probability of each phase (column) after each phase (row).
+    /// The probability of each phase (column) after each phase (row): of the next phase if there are durations, else
+    /// of the phase in the next second.
     pub transitions: Vec<Vec<f64>>,
+    /// How long each phase lasted in the recording, in seconds. Simulated phases draw their lengths from these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub durations: Vec<Vec<f64>>,
     pub phases: Vec<Phase>,
     /// The correlation of a stick's deviate with that of the second before.
     #[serde(rename = "memory")]
@@ -146,6 +163,10 @@ impl Model {
 
 impl KindModel {
     fn check(&self) -> Result<(), &'static str> {
+        let is_fraction = |value: &f64| (0.0..=1.0).contains(value);
+        if !self.foreign.hogs.iter().chain([&self.foreign.per_thread]).all(is_fraction) {
+            return Err("the CPU time of others has to be a fraction");
+        }
         let sticks: Vec<&Sticks> = match &self.behaviour {
             Behaviour::Barrier(barrier) if barrier.mean_seconds > 0.0 => {
                 vec![&barrier.computing, &barrier.waiting]
@@ -180,6 +201,12 @@ impl Phases {
             || !self.transitions.iter().all(is_distribution)
         {
             return Err("each row of the transitions has to be a distribution over the phases");
+        }
+        let is_length = |seconds: &f64| *seconds >= 1.0 && seconds.is_finite();
+        let are_lengths = |lengths: &Vec<f64>| !lengths.is_empty() && lengths.iter().all(is_length);
+        let n_durations = self.durations.len();
+        if n_durations != 0 && (n_durations != n_phases || !self.durations.iter().all(are_lengths)) {
+            return Err("each phase has to have durations of at least a second");
         }
         let is_correlation = |value: &f64| (-1.0..=1.0).contains(value);
         if !self.autocorrelation.iter().chain(&self.shared).all(is_correlation) {
@@ -223,7 +250,7 @@ mod tests {
             *model.pointer_mut(pointer).unwrap() = value;
             Model::from_json(&model.to_string()).unwrap_err().to_string()
         };
-        assert!(rejected("/version", 2.into()).contains("version 2"));
+        assert!(rejected("/version", 3.into()).contains("version 3"));
         let np = "/kinds/np/behaviour/phases";
         assert!(rejected(&format!("{np}/memory/0"), 7.into()).contains("between -1 and 1"));
         assert!(rejected(&format!("{np}/transitions/0/0"), 7.into()).contains("has to be a distribution"));

@@ -16,6 +16,8 @@ pub struct JobSampler {
     /// The Cholesky factor of the correlation between sticks.
     mix: [[f32; N_STICKS]; N_STICKS],
     phase: usize,
+    /// Seconds until it leaves the phase, if phases have durations.
+    phase_left: f64,
     /// The normal deviates of each thread's sticks.
     deviations: Vec<[f32; N_STICKS]>,
     /// Seconds that each rank still computes before the next barrier.
@@ -31,9 +33,16 @@ impl JobSampler {
             }
             Behaviour::Barrier(_) => (cholesky(&[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]), 0),
         };
+        let phase_left = match &model.behaviour {
+            Behaviour::Phases(phases) => phases
+                .durations
+                .get(phase)
+                .map_or(0.0, |lengths| draw(lengths, &mut rng) * rng.random::<f64>()),
+            Behaviour::Barrier(_) => 0.0,
+        };
         let deviations =
             (0..n_threads).map(|_| std::array::from_fn(|_| rng.sample(StandardNormal))).collect();
-        Self { model, rng, mix, phase, deviations, left: vec![0.0; n_threads] }
+        Self { model, rng, mix, phase, phase_left, deviations, left: vec![0.0; n_threads] }
     }
 
     /// Passes the rates (user, system, iowait, other) of each thread in the next second to `take`. `shift` is
@@ -52,7 +61,7 @@ impl JobSampler {
         shift: [f32; N_STICKS],
         take: &mut impl FnMut(usize, [f32; 4]),
     ) {
-        self.phase = self.next_phase(&phases.transitions[self.phase]);
+        self.advance_phase(phases);
         let phase = &phases.phases[self.phase];
         let common: [f32; N_STICKS] = std::array::from_fn(|_| self.rng.sample(StandardNormal));
         let (shared_weight, own_weight) = (
@@ -77,6 +86,16 @@ impl JobSampler {
         }
     }
 
+    fn advance_phase(&mut self, phases: &Phases) {
+        self.phase_left -= 1.0;
+        if phases.durations.is_empty() {
+            self.phase = self.next_phase(&phases.transitions[self.phase]);
+        } else if self.phase_left <= 0.0 {
+            self.phase = self.next_phase(&phases.transitions[self.phase]);
+            self.phase_left += draw(&phases.durations[self.phase], &mut self.rng);
+        }
+    }
+
     fn next_phase(&mut self, probabilities: &[f64]) -> usize {
         let mut left: f64 = self.rng.random();
         let chosen = probabilities.iter().position(|probability| {
@@ -92,7 +111,7 @@ impl JobSampler {
         shift: [f32; N_STICKS],
         take: &mut impl FnMut(usize, [f32; 4]),
     ) {
-        let computed = self.computing_fractions(barrier.mean_seconds);
+        let computed = self.computing_fractions(barrier.mean_seconds, 1.0);
         for (rank, computed) in computed.into_iter().enumerate() {
             let mut draw = |sticks: &Sticks| {
                 rates_of(std::array::from_fn(|stick| {
@@ -106,10 +125,10 @@ impl JobSampler {
         }
     }
 
-    /// The fraction of the next second in which each rank computes; in the rest it waits at the barrier.
-    fn computing_fractions(&mut self, mean_seconds: f64) -> Vec<f32> {
+    /// The fraction of the next step in which each rank computes; in the rest it waits at the barrier.
+    pub fn computing_fractions(&mut self, mean_seconds: f64, step_seconds: f64) -> Vec<f32> {
         let mut computed = vec![0.0; self.left.len()];
-        let mut rest = 1.0;
+        let mut rest = step_seconds;
         while rest > 0.0 {
             let round = self.left.iter().copied().fold(0.0, f64::max);
             if round <= 0.0 {
@@ -126,8 +145,13 @@ impl JobSampler {
             }
             rest -= step;
         }
-        computed.into_iter().map(|fraction| fraction as f32).collect()
+        computed.into_iter().map(|seconds| (seconds / step_seconds) as f32).collect()
     }
+}
+
+/// One of some values.
+fn draw(values: &[f64], rng: &mut Xoshiro256PlusPlus) -> f64 {
+    values[rng.random_range(0..values.len())]
 }
 
 /// The lower triangular matrix whose product with its transpose is the correlation.
@@ -151,7 +175,7 @@ fn cholesky(correlation: &[[f64; N_STICKS]; N_STICKS]) -> [[f32; N_STICKS]; N_ST
 
 #[cfg(test)]
 mod tests {
-    use super::super::model::{Memory, N_QUANTILES, Quantiles};
+    use super::super::model::{Foreign, Memory, N_QUANTILES, Quantiles};
     use super::*;
 
     fn always(value: f32) -> Quantiles {
@@ -163,7 +187,7 @@ mod tests {
         let behaviour =
             Behaviour::Barrier(Barrier { mean_seconds: 2.0, computing: sticks(0.0), waiting: sticks(1.0) });
         let memory = Memory { bytes_per_thread: 0.0, growth_bytes_per_second: 0.0 };
-        JobSampler::new(Arc::new(KindModel { behaviour, memory }), n_ranks, 3)
+        JobSampler::new(Arc::new(KindModel { behaviour, memory, foreign: Foreign::default() }), n_ranks, 3)
     }
 
     #[test]

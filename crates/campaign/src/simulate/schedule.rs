@@ -23,6 +23,11 @@ const SHORTEST_JOB: u64 = 180;
 const LONGEST_JOB: u64 = 2 * HOUR;
 /// Jobs of the queue that backfilling considers.
 const LOOK_AHEAD: usize = 64;
+/// A cluster that is busy from the start: the shortest of its first jobs, and its first anomaly.
+const LONGEST_FILLING: f64 = 600.0;
+const FIRST_ANOMALY: Kind = Kind::BadIo;
+const FIRST_ANOMALY_SECOND: u64 = 45;
+const FIRST_ANOMALY_LENGTH: f64 = 600.0;
 /// Anomalous jobs per normal job, in campaigns of the test set.
 const ANOMALOUS_FRACTION: f64 = 0.1;
 
@@ -41,6 +46,8 @@ pub struct ClusterSettings {
     pub origin: Timestamp,
     /// The number of the first job.
     pub first_job: u64,
+    /// Whether the cluster is busy from the first second, with an anomaly soon after.
+    pub is_busy_at_start: bool,
 }
 
 /// A job with its node, threads and times.
@@ -113,14 +120,20 @@ fn shapes(settings: &ClusterSettings, rng: &mut Xoshiro256PlusPlus) -> Vec<Shape
     let mean_length =
         (MEDIAN_JOB * (LOG_SPREAD * LOG_SPREAD / 2.0).exp()).min(settings.campaign_seconds as f64 / 4.0);
     let (mut shapes, mut thread_seconds): (Vec<Shape>, f64) = (Vec::new(), 0.0);
-    while shapes.len() < 4 || thread_seconds < settings.load * capacity {
-        let draw = if shapes.len() < 4 { [0.1, 0.5, 0.7, 0.95][shapes.len()] } else { rng.random() };
+    // The first jobs are one of each kind.
+    const FIRST: [f64; 5] = [0.1, 0.5, 0.65, 0.8, 0.95];
+    while shapes.len() < FIRST.len() || thread_seconds < settings.load * capacity {
+        let draw = FIRST.get(shapes.len()).copied().unwrap_or_else(|| rng.random());
         let shape = match draw {
             0.0..0.4 => Shape { kind: Kind::Np, n_threads: threads_of([1, 2, 4, 8, 16], most, rng) },
             0.4..0.6 => Shape { kind: Kind::GoodIo, n_threads: threads_of([1, 2, 4, 8], most, rng) },
-            0.6..0.85 => {
+            0.6..0.75 => {
                 let n_threads = threads_of([2, 4, 8, 16, 32], most, rng);
                 Shape { kind: Kind::Mpi(n_threads), n_threads }
+            }
+            0.75..0.85 => {
+                let n_threads = threads_of([2, 4, 8, 16, 32], most, rng);
+                Shape { kind: Kind::SteadyMpi(n_threads), n_threads }
             }
             _ => Shape { kind: Kind::Idle, n_threads: threads_of([1, 2, 4, 8], most, rng) },
         };
@@ -169,6 +182,9 @@ fn place(
             length: rng.sample(lengths).clamp(shortest, longest),
         })
         .collect();
+    if settings.is_busy_at_start {
+        fill_at_start(settings, &mut waiting);
+    }
     waiting.sort_by_key(|job| job.arrival);
     for _ in 0..40 {
         let placed = run_queue(settings, &waiting, stop)?;
@@ -183,6 +199,26 @@ fn place(
         }
     }
     Err(SimulateError::DoesNotFit)
+}
+
+/// Lets jobs arrive in the first second until the wanted load is reached, and an anomaly soon after.
+fn fill_at_start(settings: &ClusterSettings, waiting: &mut [Waiting]) {
+    let n_threads = f64::from(settings.n_nodes) * f64::from(settings.threads_per_node);
+    let mut n_taken = 0.0;
+    for job in waiting.iter_mut().filter(|job| !job.shape.kind.is_anomalous()) {
+        if n_taken + f64::from(job.shape.n_threads) <= settings.load * n_threads {
+            n_taken += f64::from(job.shape.n_threads);
+            job.arrival = 0;
+            // Otherwise all of them would end together, too.
+            job.length = job.length.max(LONGEST_FILLING.min(settings.campaign_seconds as f64 / 3.0));
+        }
+    }
+    // The smallest anomaly that is easily seen finds a place.
+    let is_clear = |job: &&mut Waiting| job.shape.kind == FIRST_ANOMALY;
+    if let Some(first) = waiting.iter_mut().filter(is_clear).min_by_key(|job| job.shape.n_threads) {
+        first.arrival = FIRST_ANOMALY_SECOND;
+        first.length = first.length.max(FIRST_ANOMALY_LENGTH.min(settings.campaign_seconds as f64 / 3.0));
+    }
 }
 
 /// The second of a campaign at which a job arrives: more arrive by day than by night, and on workdays than at
@@ -282,6 +318,26 @@ mod tests {
             start: Timestamp::from_seconds(1_767_571_200),
             origin: Timestamp::from_seconds(1_767_571_200),
             first_job: 1,
+            is_busy_at_start: false,
+        }
+    }
+
+    #[test]
+    fn a_cluster_can_be_busy_from_the_first_second_and_have_an_anomaly_soon_after() {
+        let live = ClusterSettings {
+            campaigns: vec![PlannedCampaign { name: "live".into(), set: Set::Test }],
+            is_busy_at_start: true,
+            ..settings()
+        };
+        for seed in 0..20 {
+            let live = ClusterSettings { seed, ..live.clone() };
+            let jobs = schedule(&live, &Stop::default()).unwrap();
+            let started = |job: &&ScheduledJob| job.label.start == live.start;
+            let n_busy: usize = jobs.iter().filter(started).map(|job| job.label.threads.len()).sum();
+            assert!(n_busy >= 20, "seed {seed}: {n_busy} of 48 threads");
+            let anomaly =
+                jobs.iter().filter(|job| job.kind.is_anomalous()).map(|job| job.label.start - live.start);
+            assert!(anomaly.min().unwrap() <= Millis(120_000), "seed {seed}");
         }
     }
 

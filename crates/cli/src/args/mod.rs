@@ -24,7 +24,9 @@ pub use campaign::{
     LabelListArgs, SimulateArgs,
 };
 
-pub use detect::{DetectCommand, EvaluateArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs};
+pub use detect::{
+    DetectCommand, EvaluateArgs, EventsArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs,
+};
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };

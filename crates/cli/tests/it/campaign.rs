@@ -375,19 +375,23 @@ fn the_recording_in_the_repository_gives_the_model_that_comes_with_it() {
 }
 
 #[test]
-fn the_recording_contains_the_first_recording_without_the_labels_of_three_kinds() {
-    let (both, first) = (crate::fixture("campaign/recorded"), crate::fixture("campaign/recorded-uneven"));
-    let rows =
-        |archive: &Path| export(archive.to_str().unwrap(), |command| command.args(["--to", "1794802071"]));
-    assert!(rows(&both) == rows(&first), "the readings of the first recording are complete");
-    let is_kept = |label: &Value| !["mpi-2", "good-io", "cpu-hog"].contains(&label["kind"].as_str().unwrap());
-    let kept: Vec<Value> = labels(&first).into_iter().filter(is_kept).collect();
-    let in_both = labels(&both);
-    assert_eq!((kept.len(), in_both.len()), (11, 19));
-    assert_eq!(in_both[..11], kept);
-    let is_later =
-        |label: &Value| ["fourth", "fifth", "sixth"].contains(&label["campaign"].as_str().unwrap());
-    assert!(in_both[11..].iter().all(is_later));
+fn the_recording_has_every_kind_twice_in_every_campaign_and_anomalies_in_test_only() {
+    let labels = labels(&crate::fixture("campaign/recorded"));
+    let count = |set: &str, kind: &str| {
+        labels.iter().filter(|label| label["set"] == set && label["kind"] == kind).count()
+    };
+    for set in ["train", "validation", "test"] {
+        for kind in ["np", "good-io", "mpi-2", "mpi-steady-2", "idle"] {
+            assert!(count(set, kind) >= 2, "{kind} in {set}");
+        }
+    }
+    assert!(labels.iter().all(|label| label["anomalous"] == false || label["set"] == "test"));
+    for kind in ["cpu-hog-25", "cpu-hog-50", "cpu-hog"] {
+        assert_eq!(count("test", kind), 1, "{kind}");
+    }
+    let time = |name: &'static str| labels.iter().map(move |label| label[name].as_f64().unwrap());
+    let minutes = (time("end").fold(0.0, f64::max) - time("start").fold(f64::MAX, f64::min)) / 60.0;
+    assert!(minutes >= 70.0, "{minutes}");
 }
 
 #[test]

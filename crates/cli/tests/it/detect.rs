@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{fixture, import_small, json_of, refused, stdout_of, tracewise};
 
-const SMALL: &str = "[detector]\nwindow = 40\nmax_windows = 600\n\
+/// The recording has ten readings per second.
+const SMALL: &str = "[detector]\ninterval = \"1s\"\nwindow = 40\nmax_windows = 600\n\
     [detector.net]\nwidths = [8, 8]\nn_hidden = 16\nn_latent = 4\n\
     [detector.train]\nn_epochs = 15\nlearning_rate = 0.005\n";
 
@@ -26,6 +27,13 @@ fn train(folder: &Path, detector: &str, data: &Path) -> Command {
 
 fn recorded() -> std::path::PathBuf {
     fixture("campaign/recorded")
+}
+
+/// The jobs of a kind in the recording.
+fn jobs_of(kind: &str) -> Vec<String> {
+    let labels = json_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(recorded()));
+    let of_kind = labels.as_array().unwrap().iter().filter(|label| label["kind"] == kind);
+    of_kind.map(|label| label["job"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -54,7 +62,7 @@ fn bad_io_is_found_and_explained() {
     let header: Vec<String> = reader.headers().unwrap().iter().map(str::to_owned).collect();
     assert_eq!(
         header.join(","),
-        "node,cpu,job,window_start,window_seconds,score,threshold,user_error,system_error,iowait_error,other_error"
+        "node,cpu,job,window_start,window_seconds,score,strength,user_error,system_error,iowait_error,other_error"
     );
     let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
     assert_eq!(rows.len() as u64, summary["windows"].as_u64().unwrap());
@@ -67,8 +75,40 @@ fn bad_io_is_found_and_explained() {
         (embedded["dimensions"].as_u64(), embedded["windows"].as_u64()),
         (Some(4), summary["windows"].as_u64())
     );
-    let text = stdout_of(look("explain").args(["--job", "third-10"]));
-    assert!(text.contains("iowait") && text.contains(", above the threshold"), "{text}");
+    let bad = jobs_of("bad-io");
+    let text = stdout_of(look("explain").args(["--job", &bad[0]]));
+    assert!(text.contains("iowait") && text.contains("times the threshold"), "{text}");
+    let events = json_of(look("events").arg("--json"));
+    let events = events.as_array().unwrap();
+    let of_bad =
+        |event: &&Value| event["jobs"][0].as_str().is_some_and(|job| bad.iter().any(|one| one == job));
+    let event = events.iter().find(of_bad).unwrap_or_else(|| panic!("{events:?}"));
+    let keys = [
+        "id",
+        "subject",
+        "node",
+        "jobs",
+        "threads",
+        "start",
+        "end",
+        "opened",
+        "strength",
+        "level",
+        "channels",
+        "kinds",
+        "certainty",
+        "why",
+    ];
+    assert!(keys.iter().all(|key| event.get(key).is_some()), "{event}");
+    assert_eq!(event["subject"], "job");
+    assert!(
+        event["strength"].as_f64().unwrap() > 1.0 && event["start"].as_f64() < event["opened"].as_f64(),
+        "{event}"
+    );
+    assert!(event["why"].as_str().unwrap().contains("iowait"), "{event}");
+    let text = stdout_of(&mut look("events"));
+    assert!(text.contains(&format!("job {}", event["jobs"][0].as_str().unwrap())), "{text}");
+    assert!(text.contains("the budget is 1 false events per day"), "{text}");
     let explained = json_of(look("explain").args(["--json", "--top", "2"]));
     for window in explained.as_array().unwrap() {
         assert_eq!(window["level"], window["explanation"]["level"], "{window}");
@@ -97,37 +137,43 @@ fn explain_compares_a_job_with_other_jobs_only() {
 }
 
 #[test]
-fn watch_reports_jobs_above_their_threshold_in_every_batch() {
+fn watch_reports_an_event_once_and_events_finds_the_same() {
     let folder = tempfile::tempdir().unwrap();
     stdout_of(&mut train(folder.path(), "pca", &recorded()));
+    let model = folder.path().join("pca");
     // A job that waits for I/O all the time, unlike any in the training data.
     let archive = steady(folder.path(), "waiting", [5.0, 0.0, 0.0, 5.0, 90.0]);
     let watch = |more: &[&str]| {
         let mut watch = tracewise();
-        watch.args(["detect", "watch", "--duration", "200ms", "--every", "50ms", "--data"]).arg(&archive);
-        watch.arg("--model").arg(folder.path().join("pca")).args(more);
-        stdout_of(&mut watch)
+        watch.args(["detect", "watch", "--duration", "300ms", "--every", "50ms", "--data"]).arg(&archive);
+        stdout_of(watch.arg("--model").arg(&model).args(more))
     };
     let lines = watch(&["--json"]);
     let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(lines.len(), 1, "the same windows are reported once: {lines:?}");
-    assert_eq!((lines[0]["windows"].as_u64(), lines[0]["time"].as_f64()), (Some(4), Some(1_525_400_599.0)));
-    let alarm = &lines[0]["alarms"][0];
-    assert_eq!((alarm["job"].as_str(), alarm["threads"].as_array().unwrap().len()), (Some("1"), 4));
-    assert!(alarm["score"].as_f64() > alarm["threshold"].as_f64(), "{alarm}");
-    assert!(alarm["explanation"]["text"].as_str().unwrap().contains("iowait was 90 %"), "{alarm}");
-    assert_eq!(alarm["end"], lines[0]["time"]);
+    assert_eq!(lines.len(), 1, "an event is reported once: {lines:?}");
+    assert_eq!(lines[0]["change"], "opened");
+    let event = &lines[0]["event"];
+    assert_eq!((event["jobs"][0].as_str(), event["threads"].as_array().unwrap().len()), (Some("1"), 4));
+    assert!(event["strength"].as_f64().unwrap() > 1.0 && event["end"].is_null(), "{event}");
+    assert!(event["why"].as_str().unwrap().contains("iowait was 90 %"), "{event}");
     let text = watch(&[]);
-    assert!(text.contains("4 threads scored, 1 job above its threshold"), "{text}");
-    // The job on its own archive raises no alarm with a model of itself.
+    assert!(text.contains("job 1 on node5, 4 threads") && text.contains("still open"), "{text}");
+    assert!(text.contains("4 threads scored, 1 events open"), "{text}");
+    // The whole archive has the same event, from its beginning on.
+    let mut events = tracewise();
+    events.args(["detect", "events", "--json", "--data"]).arg(&archive).arg("--model").arg(&model);
+    let events = json_of(&mut events);
+    assert_eq!(events.as_array().unwrap().len(), 1, "{events}");
+    for key in ["subject", "node", "jobs", "threads", "level", "channels", "why"] {
+        assert_eq!(events[0][key], event[key], "{key}");
+    }
+    // The job on its own archive raises no event with a model of itself.
     let busy = steady(folder.path(), "busy", [60.0, 0.0, 0.0, 40.0, 0.0]);
+    stdout_of(&mut train(folder.path(), "nearest", &busy));
     let mut again = tracewise();
-    again.args(["detect", "watch", "--duration", "100ms", "--data"]).arg(&busy);
-    let quiet = stdout_of(again.arg("--model").arg({
-        stdout_of(&mut train(folder.path(), "nearest", &busy));
-        folder.path().join("nearest")
-    }));
-    assert!(quiet.contains("no alarms"), "{quiet}");
+    again.args(["detect", "watch", "--duration", "100ms", "--data"]).arg(&busy).arg("--model");
+    let quiet = stdout_of(again.arg(folder.path().join("nearest")));
+    assert!(quiet.contains("0 events open"), "{quiet}");
 }
 
 #[test]
@@ -159,7 +205,7 @@ fn detectors_are_compared_with_each_other_and_with_nothing() {
 }
 
 #[test]
-fn an_archive_without_labels_is_split_by_time() {
+fn an_archive_without_labels_is_split_by_the_amount_of_data() {
     let folder = tempfile::tempdir().unwrap();
     let archive = folder.path().join("traces");
     let mut simulate = tracewise();
@@ -270,7 +316,7 @@ fn unusable_data_settings_and_models_give_one_line() {
         command.arg("--out").arg(folder.path().join("x")).arg("--config").arg(settings(folder.path(), text));
         command
     };
-    assert!(refused(&mut with("[detector]\nwindow = 400\n")).contains("windows of 400 s"));
+    assert!(refused(&mut with("[detector]\ninterval = \"1s\"\nwindow = 400\n")).contains("windows of 400 s"));
     assert!(refused(&mut with("[detector]\nwindow = 2\n")).contains("[detector]: window: 2 steps"));
     assert!(refused(&mut with("[detector]\nwindw = 60\n")).contains("windw"));
 
@@ -286,9 +332,9 @@ fn unusable_data_settings_and_models_give_one_line() {
     assert!(
         refused(&mut score(&folder.path().join("small"), &recorded(), "s.csv")).contains("is not a model")
     );
-    stdout_of(&mut with("[detector]\nwindow = 120\n"));
+    stdout_of(&mut with("[detector]\ninterval = \"1s\"\nwindow = 100\n"));
     let long = folder.path().join("x");
-    assert!(refused(&mut score(&long, &small, "s.csv")).contains("there is no window of 120 s"));
+    assert!(refused(&mut score(&long, &small, "s.csv")).contains("there is no window of 100 s"));
     assert!(!folder.path().join("s.csv").exists(), "what was refused leaves nothing");
     let manifest = model.join("manifest.json");
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -344,7 +390,10 @@ fn the_first_version_of_an_artifact_gives_the_scores_it_gave() {
     let out = folder.path().join("scores.csv");
     let mut score = tracewise();
     score.args(["detect", "score", "--json", "--model"]).arg(fixture("artifact/threads-v1")).arg("--data");
-    score.arg(recorded()).args(["--set", "test", "--stride", "100", "--out"]).arg(&out);
+    score
+        .arg(fixture("artifact/threads-v1-archive"))
+        .args(["--set", "test", "--stride", "100", "--out"])
+        .arg(&out);
     let summary = json_of(&mut score);
     assert!(summary["windows"].as_u64().unwrap() > 20, "{summary}");
     let rows = |file: &Path| -> Vec<csv::StringRecord> {
@@ -354,7 +403,10 @@ fn the_first_version_of_an_artifact_gives_the_scores_it_gave() {
     let (found, expected) = (rows(&out), rows(&expected));
     assert_eq!(found.len(), expected.len());
     for (found, expected) in found.iter().zip(&expected) {
-        for (found, expected) in found.iter().zip(expected) {
+        // Thresholds of windows have been replaced by those of events.
+        for (found, expected) in
+            found.iter().zip(expected).enumerate().filter(|(at, _)| *at != 6).map(|(_, both)| both)
+        {
             match (found.parse::<f64>(), expected.parse::<f64>()) {
                 (Ok(found), Ok(expected)) => {
                     assert!(

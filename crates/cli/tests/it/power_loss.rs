@@ -17,7 +17,7 @@ fn open(dir: &Path) -> Option<Archive> {
 /// When the readings of an archive were taken.
 fn times(archive: &Archive) -> BTreeSet<Timestamp> {
     let snapshot = archive.snapshot(Selection::default()).unwrap();
-    Replay::new(&snapshot, None).unwrap().map(|reading| reading.unwrap().time).collect()
+    Replay::new(&snapshot, None).unwrap().map(|replayed| replayed.unwrap().reading.time).collect()
 }
 
 /// Lets a writer take over, which completes and flushes what is left.

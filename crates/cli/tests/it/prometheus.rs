@@ -5,7 +5,9 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use archive::{Archive, Selection, Settings};
 use testbed::http;
+use workload::{JobId, JobReading, NodeName, Timestamp, metric};
 
 use crate::{export, json_of, run, stdout_of, tracewise};
 
@@ -49,6 +51,80 @@ fn owners(start: i64) -> String {
         }
     }
     text
+}
+
+const NODE_MEMORY: u64 = 540_622_716_928;
+
+/// When the files of job 42 are read: every ten seconds, for the last time after the import ends.
+fn read_times(start: i64) -> impl Iterator<Item = Timestamp> {
+    (0..31).map(move |n_read| Timestamp(start * 1_000 + 309_900 + n_read * 10_000))
+}
+
+/// What they have then. Some samples are no counts, so that the import cannot have them.
+fn job_values(n_read: usize) -> [Result<u64, &'static str>; metric::JOB_COUNTS.len()] {
+    std::array::from_fn(|index| match (n_read, index) {
+        (3, 0) => Err("NaN"),
+        (4, 2) => Err("1e17"),
+        (5, 7) => Err("-1"),
+        (_, index) => Ok((n_read as u64 + 1) * (index as u64 + 1) * 1_000_003),
+    })
+}
+
+/// Job 42 of node a, as each scrape sees it: what was read last, at the time of the scrape in milliseconds.
+fn job_samples(start: i64, mut line: impl FnMut(&str, &str, i64)) {
+    for (index, name) in metric::JOB_COUNTS.into_iter().enumerate() {
+        for (n_read, read) in read_times(start).enumerate() {
+            let value = match job_values(n_read)[index] {
+                Ok(usec) if name.ends_with("_seconds_total") => (usec as f64 / 1e6).to_string(),
+                Ok(bytes) => bytes.to_string(),
+                Err(other) => other.to_owned(),
+            };
+            let labels = format!("{name}{{instance=\"a:9100\",jobid=\"42\"}}");
+            (0..10).for_each(|scrape| line(&labels, &value, read.0 + 500 + scrape * 1_000));
+        }
+    }
+    for read in read_times(start) {
+        let labels = format!("{}{{instance=\"a:9100\",jobid=\"42\"}}", metric::JOB_READ_TIME);
+        let value = (read.0 as f64 / 1e3).to_string();
+        (0..10).for_each(|scrape| line(&labels, &value, read.0 + 500 + scrape * 1_000));
+    }
+    for second in 0..600 {
+        let labels = format!("{}{{instance=\"a:9100\"}}", metric::NODE_MEMORY);
+        line(&labels, &NODE_MEMORY.to_string(), (start + second) * 1_000);
+    }
+}
+
+fn job_openmetrics(start: i64) -> String {
+    let mut text = String::new();
+    let mut family = String::new();
+    job_samples(start, |labels, value, time| {
+        let name = labels.split('{').next().unwrap_or_default();
+        if name != family {
+            let bare = name.trim_end_matches("_total");
+            let kind = if bare == name { "gauge" } else { "counter" };
+            writeln!(text, "# TYPE {bare} {kind}").unwrap();
+            family = name.to_owned();
+        }
+        writeln!(text, "{labels} {value} {}.{:03}", time / 1_000, time % 1_000).unwrap();
+    });
+    text
+}
+
+/// Every reading of a job within the import is there once, with the time at which it was read.
+fn check_jobs(archive: &Path, start: i64) {
+    let archive = Archive::open(archive.to_str().unwrap(), &Settings::default()).unwrap();
+    let snapshot = archive.snapshot(Selection::default()).unwrap();
+    let readings = |node: &str| snapshot.job_readings(&NodeName::new(node).unwrap()).unwrap();
+    let expected = read_times(start).enumerate().take(30).map(|(n_read, time)| {
+        let mut counts = [None; JobReading::N_COUNTS];
+        for (count, value) in counts.iter_mut().zip(job_values(n_read)) {
+            *count = value.ok();
+        }
+        counts[JobReading::N_COUNTS - 1] = Some(NODE_MEMORY);
+        (time, JobReading::from_counts(JobId::new("42").unwrap(), counts))
+    });
+    assert_eq!(readings("a"), expected.collect::<Vec<_>>());
+    assert!(readings("b").is_empty());
 }
 
 /// An import of the stretch from `from` to `to`, in epoch seconds.
@@ -99,30 +175,53 @@ fn raw_samples_come_out_of_prometheus_as_they_were_scraped() {
 #[test]
 fn the_agents_counters_are_joined_with_their_owners() {
     let start = start();
-    let metrics = owners(start) + &openmetrics("tracewise_cpu_seconds_total", start);
+    let counters = openmetrics("tracewise_cpu_seconds_total", start);
+    let metrics = owners(start) + &job_openmetrics(start) + &counters;
     let Some(server) = testbed::prometheus(Some(&metrics), &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
-    import(&server.url(), start, folder.path());
+    // It starts so early that it takes two queries, and scrapes of one reading of the job are in both.
+    let report = json_of(import_command(&server.url(), start - 95, start + 600, folder.path()).arg("--json"));
+    assert_eq!(report[0]["readings"], 2 * 599 + 2 * 600);
+    assert_eq!(report[0]["repeated"], 0);
     check_rates(folder.path(), start, true);
+    check_jobs(folder.path(), start);
     let of_job = export(folder.path().to_str().unwrap(), |command| command.args(["--job", "42"]));
     assert_eq!(of_job.lines().count() - 1, 300);
+}
+
+/// Samples in VictoriaMetrics, without owners.
+fn write_to_victoria_metrics(port: u16, metric: &str, start: i64) {
+    let mut text = String::new();
+    samples(metric, start, |labels, value, time| {
+        writeln!(text, "{labels} {value:.2} {}", time * 1_000).unwrap();
+    });
+    job_samples(start, |labels, value, time| writeln!(text, "{labels} {value} {time}").unwrap());
+    let (status, _) = http::request(port, "POST", "/api/v1/import/prometheus", &text);
+    assert_eq!(status, 204);
+    http::request(port, "GET", "/internal/force_flush", "");
 }
 
 #[test]
 fn victoria_metrics_answers_like_prometheus() {
     let Some(server) = testbed::victoria_metrics() else { return };
     let start = start();
-    let mut text = String::new();
-    samples("node_cpu_seconds_total", start, |labels, value, time| {
-        writeln!(text, "{labels} {value:.2} {}", time * 1_000).unwrap();
-    });
-    let (status, _) = http::request(server.port, "POST", "/api/v1/import/prometheus", &text);
-    assert_eq!(status, 204);
-    http::request(server.port, "GET", "/internal/force_flush", "");
+    write_to_victoria_metrics(server.port, "node_cpu_seconds_total", start);
     let folder = tempfile::tempdir().unwrap();
     let report = import(&server.url(), start, folder.path());
     assert_eq!(report[0]["readings"], 2 * 599 + 2 * 600);
     check_rates(folder.path(), start, false);
+    assert!(!folder.path().join("cgroup").exists(), "counters of node_exporter came with the agent's jobs");
+}
+
+#[test]
+fn victoria_metrics_has_the_agents_jobs_too() {
+    let Some(server) = testbed::victoria_metrics() else { return };
+    let start = start();
+    write_to_victoria_metrics(server.port, "tracewise_cpu_seconds_total", start);
+    let folder = tempfile::tempdir().unwrap();
+    import(&server.url(), start, folder.path());
+    check_rates(folder.path(), start, false);
+    check_jobs(folder.path(), start);
 }
 
 #[test]

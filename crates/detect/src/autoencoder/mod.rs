@@ -34,9 +34,17 @@ impl GraphScope {
     pub fn graphs(self, batch: &WindowBatch) -> Vec<Range<usize>> {
         match self {
             Self::Thread => (0..batch.threads().len()).map(|thread| thread..thread + 1).collect(),
-            Self::Job => batch.jobs(),
+            Self::Job => batch.groups().into_iter().flat_map(|group| job_graphs(batch, group)).collect(),
             Self::Node => batch.nodes(),
         }
+    }
+}
+
+/// The threads of a job form one graph; each thread without a job is alone.
+fn job_graphs(batch: &WindowBatch, group: Range<usize>) -> Vec<Range<usize>> {
+    match batch.threads()[group.start].job() {
+        Some(_) => vec![group],
+        None => group.map(|thread| thread..thread + 1).collect(),
     }
 }
 

@@ -3,15 +3,17 @@
 use std::time::Instant;
 
 use archive::Archive;
-use workload::{Control, Set};
+use workload::{Control, Label, Set};
 
 use super::report::{Member, Report};
-use super::{Baselines, Evaluation, TestSet, evaluate};
+use super::{Baselines, Evaluation, EventEvaluation, TestSet, evaluate};
+use crate::archive_events::ArchiveEvents;
 use crate::config::ValidConfig;
-use crate::data::{Sampler, TrainingData};
+use crate::data::{HeldOut, Sampler, TrainingData};
 use crate::detector::DetectorKind;
 use crate::error::DetectError;
 use crate::inject::{cases, contaminate};
+use crate::library::Library;
 use crate::sample::Sample;
 use crate::training::Training;
 
@@ -69,6 +71,12 @@ impl Experiment<'_> {
         Ok(ExperimentData { training, test })
     }
 
+    /// The labels of the test set.
+    fn test_labels(&self) -> archive::Result<Vec<Label>> {
+        let labels = self.archive.labels()?;
+        Ok(labels.into_iter().filter(|label| label.set == Set::Test).collect())
+    }
+
     /// Trains and evaluates every detector.
     pub fn run<'a>(
         &self,
@@ -84,6 +92,8 @@ impl Experiment<'_> {
         let mut detectors = self.detectors.to_vec();
         detectors.sort_unstable();
         detectors.dedup();
+        let sampler = Sampler::new(self.archive, self.config, self.seed, control)?;
+        let labels = self.test_labels()?;
         let mut members = Vec::new();
         for kind in detectors {
             // Without a random start, all members would be equal.
@@ -92,9 +102,19 @@ impl Experiment<'_> {
                 let seed = self.seed + member as u64;
                 let run = Training { kind, config: self.config, seed, checkpoint: None, control };
                 let started = Instant::now();
-                let detector = run.fit(training, |_| {})?;
+                let detector = run.fit(training, &HeldOut::Archive(&sampler), |_| {})?;
                 let train_seconds = started.elapsed().as_secs_f64();
-                let evaluation = evaluate(&detector, &test);
+                let mut evaluation = evaluate(&detector, &test);
+                let events = ArchiveEvents {
+                    archive: self.archive,
+                    detector: &detector,
+                    filter: sampler.filter(Set::Test),
+                    known: &training.known,
+                    control,
+                };
+                let found = events.find(Library::default())?;
+                let length = detector.event_spec().length();
+                evaluation.events = Some(EventEvaluation::new(&found, &labels, length));
                 let evaluated = &evaluation;
                 let member = member + 1;
                 tell(ExperimentStep::Member {

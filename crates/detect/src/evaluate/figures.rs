@@ -45,7 +45,7 @@ pub fn examine_sample<'a>(
             break;
         }
         for (window, finding) in batch.threads().iter().zip(detector.examine(batch)) {
-            seen.push(Seen { kind: family(test.kind_of(&window.job)), window, finding });
+            seen.push(Seen { kind: family(test.kind_of(&window.owner)), window, finding });
         }
     }
     seen.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(1));
@@ -141,16 +141,17 @@ pub fn plane_chart(
     if train.n_rows() < 3 || points.n_rows() == 0 {
         return None;
     }
-    let (placed, names) = match plane {
+    let (placed, [x, y]) = match plane {
         Plane::Components => {
-            (Pca::fit(&train, 2).ok()?.transform(&points), ["first component", "second component"])
+            let pca = Pca::fit(&train, 2).ok()?;
+            (pca.transform(&points), [0, 1].map(|component| pca.axis_label(component)))
         }
         Plane::Neighbours => {
-            let settings = UmapSettings::default();
-            (Umap::fit(&train, &settings).ok()?.transform(&points), ["first axis", "second axis"])
+            let umap = Umap::fit(&train, &UmapSettings::default()).ok()?;
+            (umap.transform(&points), ["first axis", "second axis"].map(str::to_owned))
         }
     };
-    let mut chart = Chart::new(title, Axis::linear(names[0]), Axis::linear(names[1]));
+    let mut chart = Chart::new(title, Axis::linear(x), Axis::linear(y));
     let mut of_kind: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
     for (one, place) in test.iter().zip(placed.rows()) {
         of_kind.entry(one.kind).or_default().push((f64::from(place[0]), f64::from(place[1])));

@@ -1,10 +1,12 @@
 //! Evaluates detectors on windows that they were not fitted to: errors by kind of job, detection, separation of
 //! embeddings and false alarms, compared with random scores and the mean window.
 
+pub mod events;
 mod experiment;
 mod figures;
 pub mod report;
 
+pub use events::{EventEvaluation, KindEvents};
 pub use experiment::{Experiment, ExperimentStep};
 
 use std::collections::{BTreeMap, HashSet};
@@ -19,7 +21,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use rayon::prelude::*;
 use serde::Serialize;
 use workload::label::family;
-use workload::{Cpu, JobId, NodeName};
+use workload::{Cpu, NodeName, Owner};
 
 use crate::data::KnownJobs;
 use crate::detector::{Finding, channel_errors};
@@ -30,8 +32,6 @@ use crate::window::WindowBatch;
 
 /// The largest number of points that a silhouette is computed from.
 const MAX_POINTS: usize = 3_000;
-/// False-alarm rates at which thresholds are checked.
-const STATED_RATES: [f64; 3] = [0.05, 0.01, 0.001];
 /// The number of normal windows that faults are injected into.
 const MAX_INJECTED: usize = 4_000;
 /// The buffer around an anomaly in VUS-PR, in windows.
@@ -69,10 +69,8 @@ pub struct Evaluation {
     pub kinds: Vec<KindResult>,
     /// The silhouette of embeddings by kind.
     pub silhouette: Option<f64>,
-    /// The fraction of normal windows that raise an alarm, on nodes without an anomalous job.
+    /// The fraction of normal windows that exceed a threshold, on nodes without an anomalous job.
     pub false_alarm_rate: f64,
-    /// The same for thresholds set at other rates.
-    pub false_alarms: Vec<FalseAlarms>,
     /// The same for normal windows on nodes with an anomalous job, which may affect them.
     pub beside_anomalies: Option<f64>,
     /// All anomalous kinds together.
@@ -80,6 +78,8 @@ pub struct Evaluation {
     /// The classification of kinds, cross-validated over the test jobs.
     pub diagnosis: Option<Reliability>,
     pub cases: Vec<CaseResult>,
+    /// Events of the test set; absent for windows that are not in an archive.
+    pub events: Option<EventEvaluation>,
     pub windows_per_second: f64,
     /// The score of each window, and whether it is anomalous.
     #[serde(skip)]
@@ -104,13 +104,6 @@ impl Evaluation {
             self.cases.iter().filter(|case| case.is_subtle).map(|case| case.roc_auc).collect();
         (!subtle.is_empty()).then(|| mean(&subtle))
     }
-}
-
-/// A stated false-alarm rate, and the one that was found.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct FalseAlarms {
-    pub stated: f64,
-    pub found: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -150,18 +143,18 @@ struct Scored<'a> {
     kind: &'a str,
     is_anomalous: bool,
     is_alarm: bool,
-    thread: (&'a NodeName, Cpu, &'a JobId),
+    thread: (&'a NodeName, Cpu, &'a Owner),
     start: i64,
     finding: Finding,
 }
 
 impl TestSet<'_> {
-    fn kind_of(&self, job: &JobId) -> &str {
-        self.known.kind(job).unwrap_or(UNKNOWN_KIND)
+    fn kind_of(&self, owner: &Owner) -> &str {
+        self.known.kind(owner).unwrap_or(UNKNOWN_KIND)
     }
 
-    fn is_anomalous(&self, job: &JobId) -> bool {
-        self.known.is_anomalous_job(job)
+    fn is_anomalous(&self, owner: &Owner) -> bool {
+        self.known.is_anomalous(owner)
     }
 
     /// The normal windows of some of the batches, evenly spread.
@@ -169,12 +162,18 @@ impl TestSet<'_> {
         let every = self.sample.n_windows().div_ceil(MAX_INJECTED).max(1);
         let mut normal = Vec::new();
         for batch in self.sample.batches.iter().step_by(every) {
-            let batch = batch.filtered(|thread| !self.is_anomalous(&thread.job));
+            let batch = batch.filtered(|thread| !self.is_anomalous(&thread.owner));
             if !batch.threads().is_empty() {
                 normal.push(batch);
             }
         }
         normal
+    }
+
+    /// Whether a window alone exceeds a threshold.
+    fn exceeds(&self, detector: &TrainedDetector, owner: &Owner, finding: &Finding) -> bool {
+        let kind = owner.job().and_then(|job| self.known.kind_of_job(job));
+        detector.strength(finding, kind).is_some_and(|strength| strength > 1.0)
     }
 
     /// The findings of all windows, thread by thread in order of time, as metrics of time series need them.
@@ -184,12 +183,11 @@ impl TestSet<'_> {
         let mut scored = Vec::new();
         for (batch, findings) in self.sample.batches.iter().zip(findings) {
             for (thread, finding) in batch.threads().iter().zip(findings) {
-                let threshold = detector.thresholds.of(self.known.kind(&thread.job));
                 scored.push(Scored {
-                    kind: self.kind_of(&thread.job),
-                    is_anomalous: self.is_anomalous(&thread.job),
-                    is_alarm: threshold.is_exceeded_by(finding.score),
-                    thread: (&thread.node, thread.cpu, &thread.job),
+                    kind: self.kind_of(&thread.owner),
+                    is_anomalous: self.is_anomalous(&thread.owner),
+                    is_alarm: self.exceeds(detector, &thread.owner, &finding),
+                    thread: (&thread.node, thread.cpu, &thread.owner),
                     start: batch.start().0,
                     finding,
                 });
@@ -230,24 +228,16 @@ pub fn evaluate(detector: &TrainedDetector, test: &TestSet<'_>) -> Evaluation {
     let (beside, apart): (Vec<&Scored<'_>>, Vec<&Scored<'_>>) =
         normal.iter().partition(|one| affected.contains(&(one.thread.0, one.start)));
     let alarm_rate = |of: &[&Scored<'_>]| fraction(of, |one| one.is_alarm);
-    let mut false_alarms = Vec::new();
-    for stated in STATED_RATES {
-        let is_exceeded = |one: &Scored<'_>| {
-            let tail = &detector.thresholds.of(Some(one.kind)).tail;
-            tail.threshold(stated).is_ok_and(|threshold| one.finding.score > threshold)
-        };
-        false_alarms.push(FalseAlarms { stated, found: fraction(&apart, is_exceeded) });
-    }
     Evaluation {
         normal_error: error(&normal),
         silhouette: separation(&scored),
         false_alarm_rate: alarm_rate(&apart),
-        false_alarms,
         beside_anomalies: (!beside.is_empty()).then(|| alarm_rate(&beside)),
         all: detection(&scored, None),
         diagnosis: diagnosis(&scored),
         kinds,
         cases: evaluate_cases(detector, test),
+        events: None,
         windows_per_second,
         scores: scored.iter().map(|one| (one.finding.score, one.is_anomalous)).collect(),
     }
@@ -259,8 +249,9 @@ fn fraction(of: &[&Scored<'_>], is_counted: impl Fn(&Scored<'_>) -> bool) -> f64
 
 fn diagnosis(scored: &[Scored<'_>]) -> Option<Reliability> {
     let labelled = scored.iter().filter(|one| one.kind != UNKNOWN_KIND);
-    let points: Vec<LabelledPoint> =
-        labelled.map(|one| LabelledPoint::new(one.kind, one.thread.2, &one.finding)).collect();
+    let points: Vec<LabelledPoint> = labelled
+        .filter_map(|one| Some(LabelledPoint::new(one.kind, one.thread.2.job()?, &one.finding, None)))
+        .collect();
     KindClassifier::fit(&points)?.reliability
 }
 
@@ -288,26 +279,24 @@ fn evaluate_cases(detector: &TrainedDetector, test: &TestSet<'_>) -> Vec<CaseRes
     if test.cases.is_empty() {
         return Vec::new();
     }
-    let scores_of = |batch: &WindowBatch| -> Vec<f64> {
-        detector.examine(batch).into_iter().map(|finding| finding.score).collect()
-    };
+    let findings_of = |batch: &WindowBatch| detector.examine(batch);
     let normal = test.normal_batches();
-    let before: Vec<Vec<f64>> = normal.par_iter().map(scores_of).collect();
+    let before: Vec<Vec<Finding>> = normal.par_iter().map(findings_of).collect();
     let mut results = Vec::new();
     for case in &test.cases {
-        let after: Vec<Vec<f64>> = case
+        let after: Vec<Vec<Finding>> = case
             .batches
             .par_iter()
             .zip(&case.is_in)
-            .map(|(batch, is_in)| if is_in.contains(&true) { scores_of(batch) } else { Vec::new() })
+            .map(|(batch, is_in)| if is_in.contains(&true) { findings_of(batch) } else { Vec::new() })
             .collect();
         let (mut scores, mut truth, mut n_found) = (Vec::new(), Vec::new(), 0);
         for (index, (before, after)) in before.iter().zip(after).enumerate() {
             for (window, after) in after.into_iter().enumerate().filter(|(w, _)| case.is_in[index][*w]) {
-                scores.extend([before[window], after]);
+                scores.extend([before[window].score, after.score]);
                 truth.extend([false, true]);
-                let kind = test.known.kind(&normal[index].threads()[window].job);
-                n_found += usize::from(detector.thresholds.of(kind).is_exceeded_by(after));
+                let owner = &normal[index].threads()[window].owner;
+                n_found += usize::from(test.exceeds(detector, owner, &after));
             }
         }
         let n_windows = truth.len() / 2;
@@ -358,7 +347,7 @@ impl Baselines {
         let (mut errors, mut scores, mut truth) = (Vec::new(), Vec::new(), Vec::new());
         for batch in &test.sample.batches {
             for thread in batch.threads() {
-                let is_anomalous = test.is_anomalous(&thread.job);
+                let is_anomalous = test.is_anomalous(&thread.owner);
                 if !is_anomalous {
                     errors.push(mean(&channel_errors(&thread.values, &expected, batch.n_channels())));
                 }

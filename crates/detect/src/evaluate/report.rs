@@ -82,7 +82,9 @@ impl Report {
             ">SILHOUETTE",
             ">AUC ANOMALOUS",
             ">AUC SUBTLE",
-            ">FALSE ALARMS",
+            ">JOBS FOUND",
+            ">FALSE EVENTS/DAY",
+            ">DELAY",
             ">TRAIN",
         ];
         let shown = |spread: Option<Spread>| spread.map_or("–".to_owned(), |spread| spread.to_string());
@@ -96,7 +98,10 @@ impl Report {
                 of(&|one| one.silhouette),
                 of(&|one| one.all.map(|all| all.roc_auc)),
                 of(&|one| one.subtle_auc()),
-                of(&|one| Some(one.false_alarm_rate * 100.0)) + " %",
+                of(&|one| one.events.as_ref()?.found_fraction()),
+                of(&|one| Some(one.events.as_ref()?.false_per_day)),
+                Self::spread(members, |one| one.events.as_ref()?.median_delay_seconds)
+                    .map_or("–".into(), |delay| format!("{:.0} s", delay.mean)),
                 seconds.map_or("–".into(), |seconds| format!("{:.0} s", seconds.mean)),
             ]
         };
@@ -118,7 +123,7 @@ impl Report {
         let members = |members: &Vec<Member>| -> Vec<Value> {
             let one = |member: &Member| {
                 json!({ "seed": member.seed, "train_seconds": member.train_seconds,
-                    "threshold": member.detector.thresholds, "evaluation": member.evaluation })
+                    "calibration": member.detector.calibration, "evaluation": member.evaluation })
             };
             members.iter().map(one).collect()
         };
@@ -151,11 +156,13 @@ pub fn write(
     page.text(
         "Errors are mean squared differences over all channels and steps of a window. Figures are means and standard \
          deviations over ensembles. AUC anomalous: labelled anomalies against normal windows. AUC subtle: windows with \
-         injected faults of intermediate strength against the same windows without. False alarms: normal test windows \
-         above the threshold.",
+         injected faults of intermediate strength against the same windows without. Jobs found: the fraction of anomalous \
+         test jobs that raise an event at the budget in force. Delay: the median time from the start of such a job to its \
+         event.",
     );
+    report.add_events(&mut page);
     report.add_paper_table(&mut page);
-    report.add_false_alarms(&mut page);
+    report.add_cost(&mut page);
     report.add_kinds(&mut page);
     report.add_diagnosis(&mut page);
     report.add_cases(&mut page, &folder)?;
@@ -214,35 +221,58 @@ impl Report {
         );
     }
 
-    /// Stated and measured false-alarm rates.
-    fn add_false_alarms(&self, page: &mut Page) {
-        let Some(first) = self.ensembles.values().flatten().next() else { return };
-        page.heading("False alarms");
+    /// Events at the budget in force, by kind.
+    fn add_events(&self, page: &mut Page) {
+        let of = |one: &Evaluation| one.events.clone();
+        let Some(first) = self.ensembles.values().flatten().find_map(|member| of(&member.evaluation)) else {
+            return;
+        };
+        page.heading("Events");
         page.text(
-            "The percentage of normal test windows above the threshold for each stated rate, on nodes without an anomalous \
-             job; the same on nodes with an anomalous job, at the configured rate; windows scored per second; training time; \
-             size of the model.",
+            "The fraction of anomalous test jobs of each kind that are part of an event, and how many of those the event \
+             names as responsible; false events per day; median seconds from the start of a job to its event.",
         );
-        let stated: Vec<f64> = first.evaluation.false_alarms.iter().map(|one| one.stated).collect();
         let mut header = vec!["detector".to_owned()];
-        header.extend(stated.iter().map(|rate| format!(">stated {} %", rate * 100.0)));
-        header.extend([">next to anomalies", ">windows per second", ">train", ">weights"].map(str::to_owned));
+        header.extend(first.kinds.iter().map(|kind| format!(">{} ({})", kind.kind, kind.n_jobs)));
+        header
+            .extend([">responsible", ">false per day", ">delay", ">window false alarms"].map(str::to_owned));
         let header: Vec<&str> = header.iter().map(String::as_str).collect();
         let rows = self.ensembles.iter().map(|(kind, members)| {
             let mut row = vec![kind.name().to_owned()];
-            for index in 0..stated.len() {
-                row.push(Self::shown(members, |one| Some(one.false_alarms.get(index)?.found * 100.0)) + " %");
+            for name in first.kinds.iter().map(|kind| &kind.kind) {
+                row.push(Self::shown(members, |one| {
+                    let of_kind = one.events.as_ref()?.kinds.iter().find(|kind| kind.kind == *name)?;
+                    Some(of_kind.n_found as f64 / of_kind.n_jobs as f64)
+                }));
             }
-            row.push(Self::shown(members, |one| Some(one.beside_anomalies? * 100.0)) + " %");
+            row.push(Self::shown(members, |one| {
+                let kinds = &one.events.as_ref()?.kinds;
+                let n_found: usize = kinds.iter().map(|kind| kind.n_found).sum();
+                let n_responsible: usize = kinds.iter().map(|kind| kind.n_responsible).sum();
+                (n_found > 0).then(|| n_responsible as f64 / n_found as f64)
+            }));
+            row.push(Self::shown(members, |one| Some(one.events.as_ref()?.false_per_day)));
+            row.push(Self::shown(members, |one| one.events.as_ref()?.median_delay_seconds));
+            row.push(Self::shown(members, |one| Some(one.false_alarm_rate * 100.0)) + " %");
+            row
+        });
+        page.table(&header, rows.collect());
+    }
+
+    /// Speed and size.
+    fn add_cost(&self, page: &mut Page) {
+        page.heading("Cost");
+        page.text("Windows scored per second, training time and size of the model.");
+        let rows = self.ensembles.iter().map(|(kind, members)| {
             let speed =
                 Self::spread(members, |one| Some(one.windows_per_second)).map_or(0.0, |spread| spread.mean);
             let seconds = Spread::of(members.iter().map(|member| member.train_seconds))
                 .map_or(0.0, |spread| spread.mean);
             let weights = members.first().map_or(0, |member| member.detector.n_weights());
-            row.extend([show_count(speed as u64), format!("{seconds:.0} s"), show_bytes(4 * weights as u64)]);
-            row
+            let shown = [show_count(speed as u64), format!("{seconds:.0} s"), show_bytes(4 * weights as u64)];
+            std::iter::once(kind.name().to_owned()).chain(shown).collect()
         });
-        page.table(&header, rows.collect());
+        page.table(&["detector", ">windows per second", ">train", ">weights"], rows.collect());
     }
 
     /// Errors and detection by kind.

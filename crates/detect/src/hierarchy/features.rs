@@ -59,6 +59,33 @@ pub fn features(window: &[f32], n_channels: usize) -> Vec<f32> {
     found
 }
 
+/// The features of single threads whose spread over a job's threads describes the job: the means of user, system and
+/// iowait, and how much user varies.
+const SPREAD_OF: [usize; 4] = [0, 5, 10, 1];
+
+/// The number of features of a job, given that of a window.
+pub const fn n_job_features(n_features: usize) -> usize {
+    n_features + SPREAD_OF.len()
+}
+
+/// The description of a job: the mean description of its threads, and how much they differ.
+pub fn job_features(threads: &[Vec<f32>]) -> Vec<f32> {
+    let n_threads = threads.len() as f32;
+    let n_features = threads.first().map_or(0, Vec::len);
+    let mean = |axis: usize| threads.iter().map(|thread| thread[axis]).sum::<f32>() / n_threads;
+    let spread = |axis: usize| {
+        let mean = mean(axis);
+        (threads.iter().map(|thread| (thread[axis] - mean).powi(2)).sum::<f32>() / n_threads).sqrt()
+    };
+    (0..n_features).map(mean).chain(SPREAD_OF.map(spread)).collect()
+}
+
+/// The names of the features of a job, given those of a window.
+pub fn job_feature_names(names: &[String]) -> Vec<String> {
+    let spread = SPREAD_OF.iter().map(|axis| format!("difference between threads in {}", names[*axis]));
+    names.iter().cloned().chain(spread).collect()
+}
+
 /// The fourth root of a reconstruction error: like the other features, the square root of an amplitude.
 pub fn error_feature(error: f64) -> f32 {
     (error as f32).max(0.0).sqrt().sqrt()

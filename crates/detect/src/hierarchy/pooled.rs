@@ -3,18 +3,23 @@
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-use learn::artifact::Tensors;
-use learn::artifact::restore::RestoreError;
+use learn::artifact::restore::{RestoreError, ensure, expect_vector};
+use learn::artifact::{Tensor, Tensors};
 use learn::mixture::Mixture;
+use learn::stats::quantile;
 use rayon::prelude::*;
-use workload::JobId;
+use workload::Owner;
 
+use super::features::job_features;
 use super::group::{GroupDeviation, Offset, Pool};
 use super::p_value::NormalDistances;
 use crate::detector::Level;
 use crate::window::WindowBatch;
 
 const N_LEVELS: usize = Level::ALL.len();
+/// The fraction of the distances of a component that its scale exceeds, and how many it needs.
+const USUAL_FRACTION: f64 = 0.998;
+const MIN_IN_COMPONENT: usize = 50;
 /// With fewer jobs, a common deviation of a node or cluster cannot be separated from that of one job.
 const MIN_JOBS: usize = 5;
 /// The common variance of groups is inflated by `1 + INFLATION / n_jobs`.
@@ -30,8 +35,8 @@ const fn stored_name(level: Level) -> &'static str {
 
 /// The deviations of the windows of a batch, and the mean deviations of its jobs on each node.
 pub struct Pooled {
-    /// The job of each window.
-    owners: Vec<JobId>,
+    /// The owner of each window.
+    owners: Vec<Owner>,
     /// The deviation of each window.
     deviations: Vec<Vec<f64>>,
     /// The mixture component of each window.
@@ -40,12 +45,21 @@ pub struct Pooled {
     windows_of_job: Vec<Range<usize>>,
     /// The mean deviation of each job on each node.
     jobs: Vec<Vec<f64>>,
+    /// The deviation of each job's own description; empty in models that do not describe jobs.
+    pub job_deviations: Vec<Vec<f64>>,
+    /// The mixture component of each job's description.
+    job_components: Vec<usize>,
     /// The jobs of each node, as ranges of `jobs`.
     jobs_of_node: Vec<Range<usize>>,
 }
 
 impl Pooled {
-    pub fn new(batch: &WindowBatch, described: &[Vec<f32>], mixture: &Mixture) -> Self {
+    pub fn new(
+        batch: &WindowBatch,
+        described: &[Vec<f32>],
+        mixture: &Mixture,
+        of_jobs: Option<&Mixture>,
+    ) -> Self {
         let (deviations, components): (Vec<Vec<f64>>, Vec<usize>) = described
             .par_iter()
             .map(|row| {
@@ -53,9 +67,17 @@ impl Pooled {
                 (assignment.deviation, assignment.component)
             })
             .unzip();
-        let windows_of_job = batch.jobs();
+        // Threads that no single job owned are pooled like those of a job.
+        let windows_of_job = batch.groups();
         let jobs =
             windows_of_job.iter().map(|windows| Pool::Mean.pool(&deviations[windows.clone()])).collect();
+        let of_jobs = of_jobs.into_iter().flat_map(|of_jobs| {
+            windows_of_job.iter().map(|windows| {
+                let assignment = of_jobs.assign(&job_features(&described[windows.clone()]));
+                (assignment.deviation, assignment.component)
+            })
+        });
+        let (job_deviations, job_components) = of_jobs.unzip();
         let mut jobs_of_node = Vec::new();
         let mut first = 0;
         for node in batch.nodes() {
@@ -63,8 +85,17 @@ impl Pooled {
             jobs_of_node.push(first..first + n_jobs);
             first += n_jobs;
         }
-        let owners = batch.threads().iter().map(|thread| thread.job.clone()).collect();
-        Self { owners, deviations, components, windows_of_job, jobs, jobs_of_node }
+        let owners = batch.threads().iter().map(|thread| thread.owner.clone()).collect();
+        Self {
+            owners,
+            deviations,
+            components,
+            windows_of_job,
+            jobs,
+            job_deviations,
+            job_components,
+            jobs_of_node,
+        }
     }
 
     fn by_job(&self) -> Vec<Vec<Vec<f64>>> {
@@ -76,7 +107,7 @@ impl Pooled {
     }
 
     /// The job of a window, and the node of that job, as indices.
-    fn job_and_node_of(&self, window: usize) -> (usize, usize) {
+    pub fn job_and_node_of(&self, window: usize) -> (usize, usize) {
         let job = self.windows_of_job.partition_point(|windows| windows.end <= window);
         (job, self.jobs_of_node.partition_point(|jobs| jobs.end <= job))
     }
@@ -96,6 +127,14 @@ impl Pooled {
     }
 }
 
+/// How unlikely a window is.
+pub struct LevelScores {
+    pub score: f64,
+    pub level: Level,
+    /// In the order of [`Level::ALL`].
+    pub distances: [f64; N_LEVELS],
+}
+
 /// The normal distributions of pooled deviations, and of distances at each level.
 #[derive(Debug, Clone)]
 pub struct Levels {
@@ -104,11 +143,14 @@ pub struct Levels {
     cluster: GroupDeviation,
     /// In the order of [`Level::ALL`].
     distances: Vec<NormalDistances>,
+    /// What is far for a window, and for a job, of each mixture component.
+    thread_scales: Scales,
+    job_scales: Scales,
 }
 
 impl Levels {
     pub fn fit(train: &[Pooled], validation: &[Pooled], size: usize) -> Self {
-        let jobs: BTreeSet<&JobId> = validation.iter().flat_map(|pooled| &pooled.owners).collect();
+        let jobs: BTreeSet<&Owner> = validation.iter().flat_map(|pooled| &pooled.owners).collect();
         let inflation = 1.0 + INFLATION / jobs.len().max(1) as f64;
         let fit = |groups: &dyn Fn(&Pooled) -> Vec<Vec<Vec<f64>>>, pool| {
             let all = |pooled: &[Pooled]| -> Vec<Vec<Vec<f64>>> { pooled.iter().flat_map(groups).collect() };
@@ -119,7 +161,10 @@ impl Levels {
             node: fit(&Pooled::by_node, Pool::Median),
             cluster: fit(&|pooled: &Pooled| vec![pooled.jobs.clone()], Pool::Median),
             distances: Vec::new(),
+            thread_scales: Scales::default(),
+            job_scales: Scales::default(),
         };
+        levels.fit_scales(validation);
         // Distances come from validation jobs, which the mixture was not fitted to.
         let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
         for window in validation.iter().flat_map(|pooled| levels.distances(pooled)) {
@@ -143,6 +188,21 @@ impl Levels {
         levels
     }
 
+    /// Finds out how far windows and jobs of each component usually are.
+    fn fit_scales(&mut self, validation: &[Pooled]) {
+        let (mut of_threads, mut of_jobs) = (Vec::new(), Vec::new());
+        for pooled in validation {
+            let distances = self.distances(pooled);
+            of_threads.extend(
+                distances.iter().zip(&pooled.components).map(|(one, component)| (*component, one[1])),
+            );
+            for (windows, component) in pooled.windows_of_job.iter().zip(&pooled.job_components) {
+                of_jobs.push((*component, distances[windows.start][3]));
+            }
+        }
+        (self.thread_scales, self.job_scales) = (Scales::fit(&of_threads), Scales::fit(&of_jobs));
+    }
+
     /// `size` is the number of features.
     pub fn restore(tensors: &Tensors, size: usize) -> Result<Self, RestoreError> {
         let mut distances = Vec::new();
@@ -161,6 +221,8 @@ impl Levels {
             node: GroupDeviation::restore(tensors, "level.node", size, Pool::Median)?,
             cluster: GroupDeviation::restore(tensors, "level.cluster", size, Pool::Median)?,
             distances,
+            thread_scales: Scales::restore(tensors, "scale.thread")?,
+            job_scales: Scales::restore(tensors, "scale.job")?,
         })
     }
 
@@ -171,16 +233,20 @@ impl Levels {
             .into_iter()
             .zip(&self.distances)
             .map(|(level, distances)| (format!("surprise.{}", stored_name(level)), distances.to_tensor()));
-        groups.into_iter().chain(distances).collect()
+        let scales = [("scale.thread", &self.thread_scales), ("scale.job", &self.job_scales)]
+            .map(|(name, scales)| (name.to_owned(), scales.to_tensor()));
+        groups.into_iter().chain(distances).chain(scales).collect()
     }
 
-    /// For each window, −log10 p of the least likely level, and that level.
-    pub fn scores(&self, pooled: &Pooled) -> Vec<(f64, Level)> {
+    /// For each window, −log10 p of the least likely level, that level, and the distance on every level.
+    pub fn scores(&self, pooled: &Pooled) -> Vec<LevelScores> {
         let least_likely = |distances: [f64; N_LEVELS]| {
             let scores =
                 distances.iter().zip(&self.distances).map(|(distance, of)| of.minus_log10_p(*distance));
             let scores = scores.zip(Level::ALL);
-            scores.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Level::Reconstruction))
+            let (score, level) =
+                scores.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Level::Reconstruction));
+            LevelScores { score, level, distances }
         };
         self.distances(pooled).into_iter().map(least_likely).collect()
     }
@@ -196,7 +262,10 @@ impl Levels {
             Level::Peers => {
                 self.job.offsets_from_peers(&pooled.deviations[of_job.clone()], window - of_job.start)
             }
-            Level::Job => self.job.offsets(&pooled.deviations[of_job]),
+            Level::Job => match pooled.job_deviations.get(job) {
+                Some(own) => own.iter().map(|deviation| Offset::new(*deviation, 1.0)).collect(),
+                None => self.job.offsets(&pooled.deviations[of_job]),
+            },
             Level::Node => self.node.offsets(&pooled.jobs[pooled.jobs_of_node[node].clone()]),
             Level::Cluster => self.cluster.offsets(&pooled.jobs),
         }
@@ -205,11 +274,14 @@ impl Levels {
     /// The distance of each window from normal on every level, in the order of [`Level::ALL`].
     fn distances(&self, pooled: &Pooled) -> Vec<[f64; N_LEVELS]> {
         let mut distances = vec![[0.0; N_LEVELS]; pooled.deviations.len()];
-        for (distances, deviation) in distances.iter_mut().zip(&pooled.deviations) {
+        for ((distances, deviation), component) in
+            distances.iter_mut().zip(&pooled.deviations).zip(&pooled.components)
+        {
             // Whitened deviations are independent of those before them, so the last one is how much larger the
             // reconstruction error is than the features explain.
             distances[0] = deviation.last().map_or(0.0, |excess| excess.max(0.0).powi(2));
-            distances[1] = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
+            let distance = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
+            distances[1] = distance / self.thread_scales.of(*component);
         }
         let of_cluster = shared_distances(&self.cluster, &pooled.jobs);
         for jobs in &pooled.jobs_of_node {
@@ -217,7 +289,13 @@ impl Levels {
             for (job, of_node) in jobs.clone().zip(of_node) {
                 let windows = pooled.windows_of_job[job].clone();
                 let deviations = &pooled.deviations[windows.clone()];
-                let of_job = self.job.distance(deviations);
+                let of_job = match pooled.job_deviations.get(job) {
+                    Some(own) => {
+                        let distance = own.iter().map(|value| value * value).sum::<f64>() / own.len() as f64;
+                        distance / self.job_scales.of(pooled.job_components[job])
+                    }
+                    None => self.job.distance(deviations),
+                };
                 for window in windows.clone() {
                     let of_peers = self.job.distance_from_peers(deviations, window - windows.start);
                     distances[window][2..].copy_from_slice(&[of_peers, of_job, of_node, of_cluster[job]]);
@@ -225,6 +303,48 @@ impl Levels {
             }
         }
         distances
+    }
+}
+
+/// The distance that windows of each mixture component rarely exceed, so that a kind that varies much does not hide
+/// others. One if it is not known.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Scales(Vec<f64>);
+
+impl Scales {
+    /// Fits pairs of a component and a distance. A component with few of them has the scale of all.
+    fn fit(distances: &[(usize, f64)]) -> Self {
+        let usual = |wanted: &dyn Fn(usize) -> bool| {
+            let chosen = distances.iter().filter(|(component, _)| wanted(*component));
+            let mut chosen: Vec<f64> = chosen.map(|(_, distance)| *distance).collect();
+            chosen.sort_by(f64::total_cmp);
+            (chosen.len() >= MIN_IN_COMPONENT).then(|| quantile(&chosen, USUAL_FRACTION).max(1.0))
+        };
+        let of_all = usual(&|_| true).unwrap_or(1.0);
+        let n_components = distances.iter().map(|(component, _)| component + 1).max().unwrap_or(0);
+        Self(
+            (0..n_components)
+                .map(|wanted| usual(&|component| component == wanted).unwrap_or(of_all))
+                .collect(),
+        )
+    }
+
+    fn of(&self, component: usize) -> f64 {
+        self.0.get(component).copied().unwrap_or(1.0)
+    }
+
+    fn to_tensor(&self) -> Tensor {
+        Tensor::row(self.0.iter().map(|scale| *scale as f32).collect::<Vec<f32>>())
+    }
+
+    /// Absent in models of the first versions.
+    fn restore(tensors: &Tensors, name: &str) -> Result<Self, RestoreError> {
+        if !tensors.contains_key(name) {
+            return Ok(Self::default());
+        }
+        let scales = expect_vector(tensors, name)?;
+        ensure(scales.iter().all(|scale| *scale >= 1.0), "a scale of distances is below one")?;
+        Ok(Self(scales.iter().map(|scale| f64::from(*scale)).collect()))
     }
 }
 

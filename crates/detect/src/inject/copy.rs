@@ -13,8 +13,11 @@ use workload::{
 
 use super::{Fault, into_job};
 use crate::archive_windows::{hours_of, period_of};
-use crate::window::JobFilter;
+use crate::split::WindowFilter;
+use crate::window::WindowSpec;
 
+/// The length of windows by which an archive without labels is split.
+const SPLIT_STEPS: usize = 100;
 /// The resolution of copied rates.
 const TICKS_PER_SECOND: u32 = 1_000;
 
@@ -37,8 +40,9 @@ pub fn copy(
     control: Control<'_>,
 ) -> archive::Result<Vec<Injection>> {
     let labels = from.labels()?;
-    let jobs = JobFilter::of_set(from, &normal(&labels), Set::Test)?;
     let period = period_of(from)?;
+    let spec = WindowSpec { period, n_steps: SPLIT_STEPS, stride: SPLIT_STEPS, job_channels: Vec::new() };
+    let jobs = WindowFilter::of_set(from, &normal(&labels), Set::Test, &spec, Control::default())?;
     let mut loader = into.loader(Source {
         origin: format!("campaign inject {}", from.address()),
         measure: Measure::Interval,
@@ -93,7 +97,7 @@ impl Slice {
         Ok(Self { node: node.clone(), period, traces, values })
     }
 
-    fn inject(&mut self, jobs: &JobFilter, hour: Timestamp, settings: &CopySettings) -> Vec<Injection> {
+    fn inject(&mut self, jobs: &WindowFilter, hour: Timestamp, settings: &CopySettings) -> Vec<Injection> {
         let mut injections = Vec::new();
         // A fault of the whole cluster starts on all nodes at the same time.
         let common = settings.seed ^ hour.0 as u64;
@@ -108,7 +112,7 @@ impl Slice {
             let offset = rng.random_range(0..=(within.end - within.start).0 - length.0);
             let start = (within.start + Millis(offset)).floor(self.period);
             let end = start + Millis(self.period.0 * n_steps as i64);
-            if !is_chosen || !jobs.contains(&job, start, end) {
+            if !is_chosen || !jobs.contains(&Owner::Job(job.clone()), start, end) {
                 continue;
             }
             let owned: Vec<(usize, usize)> = traces

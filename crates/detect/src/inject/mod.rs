@@ -164,7 +164,8 @@ pub fn into_batch(batch: &mut WindowBatch, fault: Fault, strength: f32, seed: u6
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ batch.start().0 as u64);
     let n_channels = batch.n_channels();
     let mut is_in = vec![false; batch.threads().len()];
-    let mut jobs = batch.jobs();
+    let mut jobs = batch.groups();
+    jobs.retain(|group| batch.threads()[group.start].job().is_some());
     while !jobs.is_empty() {
         let chosen = jobs.choose(&mut rng).cloned().unwrap_or_default();
         jobs.retain(|job| *job != chosen);

@@ -49,6 +49,13 @@ impl Selector {
         let matchers = self.matchers.as_ref().map_or_else(|| more.clone(), |had| format!("{had},{more}"));
         Self { metric: self.metric.clone(), matchers: Some(matchers) }
     }
+
+    /// The same matchers for metrics of other names. Names of metrics have no special characters.
+    fn of_any(&self, names: &[&str]) -> Self {
+        let named = format!("__name__=~\"{}\"", names.join("|"));
+        let matchers = self.matchers.as_ref().map_or_else(|| named.clone(), |had| format!("{named},{had}"));
+        Self { metric: String::new(), matchers: Some(matchers) }
+    }
 }
 
 impl std::fmt::Display for Selector {
@@ -78,6 +85,9 @@ pub struct Series {
 
 #[derive(Deserialize)]
 pub struct Labels {
+    /// The name of the metric.
+    #[serde(rename = "__name__", default)]
+    pub name: String,
     #[serde(default)]
     pub cpu: String,
     #[serde(default)]
@@ -299,6 +309,15 @@ impl Server {
             }
         }
         Ok(owners)
+    }
+
+    /// What the agent says of a node's jobs and memory in `[from, to)`; other exporters have no jobs.
+    pub fn jobs(&self, selector: &Selector, from: Timestamp, to: Timestamp) -> Result<Vec<Series>, Failure> {
+        if selector.metric != metric::CPU_SECONDS {
+            return Ok(Vec::new());
+        }
+        let names = [&metric::JOB_COUNTS[..], &[metric::JOB_READ_TIME, metric::NODE_MEMORY]].concat();
+        self.samples(&selector.of_any(&names), from, to)
     }
 
     /// The raw samples in `[from, to)`, and perhaps one more at `to`.

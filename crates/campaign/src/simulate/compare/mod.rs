@@ -276,7 +276,7 @@ mod tests {
                 second
             });
             let label = Label { job: JobId::new(seed.to_string()).unwrap(), ..label(name, 2) };
-            JobTrace { label, seconds: seconds.collect(), memory: Vec::new() }
+            JobTrace::of(label, seconds.collect())
         };
         seeds.map(one).collect()
     }

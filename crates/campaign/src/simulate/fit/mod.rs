@@ -11,11 +11,14 @@ use workload::label::family;
 use workload::{Stop, Stopped};
 
 use super::model::{
-    Behaviour, KindModel, MAX_DEVIATE, Memory, Model, N_QUANTILES, N_STICKS, Quantiles, Sticks, VERSION,
-    sticks_of,
+    Behaviour, Foreign, KindModel, MAX_DEVIATE, Memory, Model, N_QUANTILES, N_STICKS, Quantiles, Sticks,
+    VERSION, sticks_of,
 };
 use crate::job_trace::JobTrace;
+use crate::kind::Kind;
 
+/// The kind of jobs that somebody else's process competes with.
+const HOGGED: &str = "cpu-hog";
 /// Seconds that a kind has to be recorded for.
 const MIN_SECONDS: usize = 60;
 
@@ -35,7 +38,8 @@ type Run<'a> = &'a [Vec<[f32; 4]>];
 /// Fits all kinds that were recorded. `origin` describes the recording.
 pub fn fit(jobs: &[JobTrace], origin: &str, stop: &Stop) -> Result<Model, FitError> {
     let mut by_kind: BTreeMap<String, Vec<&JobTrace>> = BTreeMap::new();
-    for job in jobs {
+    // A process without a job owns no threads, so there is nothing to fit.
+    for job in jobs.iter().filter(|job| job.label.kind.parse::<Kind>().map_or(true, Kind::owns_threads)) {
         by_kind.entry(family(&job.label.kind).to_owned()).or_default().push(job);
     }
     if by_kind.is_empty() {
@@ -48,15 +52,27 @@ pub fn fit(jobs: &[JobTrace], origin: &str, stop: &Stop) -> Result<Model, FitErr
         if n_seconds < MIN_SECONDS {
             return Err(FitError::TooShort { kind, n_seconds });
         }
-        let stick = barrier::waiting_stick(&jobs);
-        let behaviour = if kind == "mpi" && barrier::ranks_wait(&runs, stick) {
-            Behaviour::Barrier(barrier::fit(&runs, stick, stop)?)
-        } else {
-            Behaviour::Phases(phases::fit(&runs, stop)?)
+        let behaviour = match (kind.as_str(), barrier::Recorded::of(&jobs)) {
+            ("mpi", Some(recorded)) => Behaviour::Barrier(barrier::fit(&recorded, stop)?),
+            _ => Behaviour::Phases(phases::fit(&runs, stop)?),
         };
-        kinds.insert(kind, KindModel { behaviour, memory: fit_memory(&jobs) });
+        let foreign = fit_foreign(&kind, &jobs);
+        kinds.insert(kind, KindModel { behaviour, memory: fit_memory(&jobs), foreign });
     }
     Ok(Model { version: VERSION, origin: origin.to_owned(), kinds })
+}
+
+/// The CPU time that others used. All of it is that of the hog where there is one.
+fn fit_foreign(kind: &str, jobs: &[&JobTrace]) -> Foreign {
+    let of_jobs =
+        jobs.iter().filter_map(|job| Some((job.foreign_cpu?, job.label.threads.len().max(1) as f64)));
+    if kind == HOGGED {
+        let hogs = of_jobs.map(|(foreign, _)| rounded(foreign.min(1.0))).collect();
+        return Foreign { per_thread: 0.0, hogs };
+    }
+    let per_thread: Vec<f64> = of_jobs.map(|(foreign, n_threads)| foreign / n_threads).collect();
+    let mean = per_thread.iter().sum::<f64>() / per_thread.len().max(1) as f64;
+    Foreign { per_thread: rounded(mean), hogs: Vec::new() }
 }
 
 /// Linear regression of memory on time, over all jobs of a kind.
@@ -144,7 +160,7 @@ mod tests {
         assert!(matches!(fit(&[], "", &Stop::default()), Err(FitError::NoJobs)));
         let job = |n_seconds: usize| {
             let seconds = sample(&recorded_model().unwrap().kinds["np"], n_seconds, 1);
-            JobTrace { label: crate::job_trace::tests::label("np", 2), seconds, memory: Vec::new() }
+            JobTrace::of(crate::job_trace::tests::label("np", 2), seconds)
         };
         let short = fit(&[job(40)], "", &Stop::default());
         assert!(matches!(short, Err(FitError::TooShort { n_seconds: 37, .. })), "{short:?}");
@@ -157,7 +173,7 @@ mod tests {
     fn memory_is_a_line_through_all_jobs() {
         let reading = |second: f64| MemoryReading { seconds: second, bytes: 4e6 + 1e3 * second };
         let memory = (0..100).map(|second| reading(f64::from(second))).collect();
-        let job = JobTrace { label: crate::job_trace::tests::label("leak", 2), seconds: Vec::new(), memory };
+        let job = JobTrace { memory, ..JobTrace::of(crate::job_trace::tests::label("leak", 2), Vec::new()) };
         let found = fit_memory(&[&job]);
         assert_eq!(found, Memory { bytes_per_thread: 2e6, growth_bytes_per_second: 1e3 });
     }

@@ -19,8 +19,8 @@ pub fn run(args: &ReplayArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(None)?;
     let snapshot = args.data.open(config)?.with_stop(&stop).snapshot(args.which.selection())?;
     let mut n_shown = 0u64;
-    for reading in Replay::new(&snapshot, args.speed)? {
-        let mut reading = reading?;
+    for replayed in Replay::new(&snapshot, args.speed)? {
+        let mut reading = replayed?.reading;
         let is_wanted = |owner: &Owner| args.which.job.as_ref().is_none_or(|job| owner.job() == Some(job));
         reading.threads.retain(|thread| is_wanted(&thread.owner));
         if !reading.threads.is_empty() {

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use ::detect::{Explanation, KindClassifier, KindMatch, KnownJobs, Level, Monitor, RankedWindow, Ranking};
+use ::detect::{Explanation, KindClassifier, KindMatch, KnownJobs, Level, RankedWindow, Ranking};
 use archive::Archive;
 use serde::Serialize;
 use workload::{Cpu, JobId, NodeName};
 
+use super::events::kinds_text;
 use super::{Applied, labelled_points, with_hint};
 use crate::args::ExplainArgs;
 use crate::config::Config;
@@ -15,17 +16,15 @@ use crate::output::{eprint_note, print, print_json};
 use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
-/// The number of kinds that are named on the terminal.
-const MAX_KINDS: usize = 2;
-
 #[derive(Serialize)]
 struct ExplainedWindow {
     node: NodeName,
     cpu: Cpu,
-    job: JobId,
+    /// Absent if no single job owned the thread.
+    job: Option<JobId>,
     score: f64,
-    threshold: f64,
-    is_alarm: bool,
+    /// Above 1, the window exceeds a threshold of events.
+    strength: f64,
     level: Option<Level>,
     explanation: Explanation,
     kinds: Vec<KindMatch>,
@@ -48,23 +47,27 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     note_reliability(KindClassifier::fit(&points).as_ref());
     let mut ranking = Ranking::new(args.top);
     applied.for_each(&stop, |batch| {
-        ranking.add(detector, &batch, |job, node| {
-            args.job.as_ref().is_none_or(|only| only == job)
-                && args.node.as_ref().is_none_or(|only| only == node)
+        ranking.add(detector, &batch, |thread| {
+            args.job.as_ref().is_none_or(|only| thread.job() == Some(only))
+                && args.node.as_ref().is_none_or(|only| *only == thread.node)
         });
         Ok(())
     })?;
     let known = KnownJobs::new(&applied.archive.labels()?);
-    let monitor = Monitor { detector, known: &known, classifier: None };
     let mut explained = Vec::new();
-    let mut classifiers: BTreeMap<JobId, Option<KindClassifier>> = BTreeMap::new();
-    for RankedWindow { node, cpu, job, finding, explanation } in ranking.into_windows() {
-        let classifier =
-            classifiers.entry(job.clone()).or_insert_with(|| KindClassifier::without_job(&points, &job));
+    let mut classifiers: BTreeMap<Option<JobId>, Option<KindClassifier>> = BTreeMap::new();
+    for RankedWindow { node, cpu, owner, finding, usage, explanation } in ranking.into_windows() {
+        let job = owner.job().cloned();
+        let classifier = classifiers.entry(job.clone()).or_insert_with(|| match &job {
+            Some(job) => KindClassifier::without_job(&points, job),
+            None => KindClassifier::fit(&points),
+        });
+        let kinds = classifier.as_ref().map(|classifier| classifier.classify(&finding, usage.as_ref()));
         explained.push(ExplainedWindow {
-            threshold: monitor.threshold(&job),
-            is_alarm: monitor.is_alarm(&job, &finding),
-            kinds: classifier.as_ref().map_or(Vec::new(), |classifier| classifier.classify(&finding)),
+            strength: detector
+                .strength(&finding, job.as_ref().and_then(|job| known.kind_of_job(job)))
+                .unwrap_or(0.0),
+            kinds: kinds.unwrap_or_default(),
             score: finding.score,
             level: finding.level,
             node,
@@ -84,33 +87,15 @@ pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn print_window(window: &ExplainedWindow) -> anyhow::Result<()> {
-    let ExplainedWindow { node, cpu, job, score, threshold, explanation, .. } = window;
-    let relation = if window.is_alarm { "above" } else { "below" };
-    print(&format!(
-        "{node} cpu {}, job {job}: score {score:.4}, {relation} the threshold {threshold:.4}",
-        cpu.0
-    ))?;
+    let ExplainedWindow { node, cpu, job, score, strength, explanation, .. } = window;
+    let job = job.as_ref().map_or("no job".to_owned(), |job| format!("job {job}"));
+    print(&format!("{node} cpu {}, {job}: score {score:.4}, {strength:.2} times the threshold", cpu.0))?;
     let (from, to) = (show_time(explanation.from), show_time(explanation.to));
     print(&format!("  {from} to {to}: {}", explanation.text))?;
     if !window.kinds.is_empty() {
         print(&format!("  {}", kinds_text(&window.kinds)))?;
     }
     Ok(())
-}
-
-/// The most similar kinds. Confidence is only meaningful for a window inside the region of a kind.
-pub fn kinds_text(kinds: &[KindMatch]) -> String {
-    if kinds.iter().any(|kind| kind.is_inside) {
-        let likely = kinds.iter().take(MAX_KINDS).filter(|kind| kind.confidence >= 0.01);
-        let named: Vec<String> =
-            likely.map(|kind| format!("{} ({:.0} %)", kind.kind, kind.confidence * 100.0)).collect();
-        return format!("similar to {}", named.join(", "));
-    }
-    let nearest = kinds.iter().min_by(|a, b| a.distance.total_cmp(&b.distance));
-    let nearest = nearest.map_or(String::new(), |kind| {
-        format!("; the nearest is {}, {:.1} times its radius away", kind.kind, kind.distance)
-    });
-    format!("outside the region of every known kind{nearest}")
 }
 
 fn note_reliability(classifier: Option<&KindClassifier>) {
@@ -121,28 +106,5 @@ fn note_reliability(classifier: Option<&KindClassifier>) {
             reliability.accuracy * 100.0,
             reliability.confidence * 100.0
         ));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_window_outside_every_region_gets_no_percentage() {
-        let kind = |name: &str, confidence, distance: f64| KindMatch {
-            kind: name.into(),
-            confidence,
-            distance,
-            is_inside: distance <= 1.0,
-        };
-        assert_eq!(
-            kinds_text(&[kind("bad-io", 0.97, 0.8), kind("np", 0.03, 4.0)]),
-            "similar to bad-io (97 %), np (3 %)"
-        );
-        assert_eq!(
-            kinds_text(&[kind("bad-io", 1.0, 3.2), kind("np", 0.0, 9.0)]),
-            "outside the region of every known kind; the nearest is bad-io, 3.2 times its radius away"
-        );
     }
 }

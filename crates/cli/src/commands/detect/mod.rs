@@ -2,6 +2,7 @@
 
 mod embed;
 mod evaluate;
+mod events;
 mod explain;
 mod score;
 mod train;
@@ -12,7 +13,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use ::detect::{
-    DetectError, JobFilter, LabelledPoint, Reading, ThreadWindow, TrainedDetector, ValidConfig, WindowBatch,
+    DetectError, LabelledPoint, Reading, ThreadWindow, TrainedDetector, ValidConfig, WindowBatch,
+    WindowFilter,
 };
 use anyhow::{Context, bail};
 use archive::Archive;
@@ -27,6 +29,7 @@ pub fn run(command: DetectCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
     let config = Config::load(file)?;
     match command {
         DetectCommand::Train(args) => train::run(&args, &config),
+        DetectCommand::Events(args) => events::run(&args, &config),
         DetectCommand::Score(args) => score::run(&args, &config),
         DetectCommand::Embed(args) => embed::run(&args, &config),
         DetectCommand::Watch(args) => watch::run(&args, &config),
@@ -45,6 +48,8 @@ fn with_hint(error: DetectError) -> anyhow::Error {
         DetectError::TooFew { .. } => "record for longer, or set a shorter detector.window",
         DetectError::MissingChannel { .. } => "remove it from detector.channels",
         DetectError::Period { .. } => "train a model on data with this sampling period",
+        DetectError::NoCalibration { .. } => "use more or longer jobs for validation",
+        DetectError::NotCalibrated => "train it again",
         _ => return error.into(),
     };
     anyhow::anyhow!("{error}; {hint}")
@@ -80,11 +85,12 @@ impl<'a> Applied<'a> {
         mut visit: impl FnMut(WindowBatch) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let archive = &self.archive;
-        let filter = match self.args.set {
-            Some(set) => JobFilter::of_set(archive, &archive.labels()?, set)?,
-            None => JobFilter::All,
-        };
         let spec = self.detector.window_spec(self.stride()?);
+        let quietly = Control::new(stop, &|_, _| {});
+        let filter = match self.args.set {
+            Some(set) => WindowFilter::of_set(archive, &archive.labels()?, set, &spec, quietly)?,
+            None => WindowFilter::All,
+        };
         let progress = Progress::new(format!("scoring {}", archive.address()));
         let report = |done, total| progress.update(done, total);
         let control = Control::new(stop, &report);
@@ -102,7 +108,8 @@ impl<'a> Applied<'a> {
                 format!(" with readings of {}", detector.channels()[4..].join(", "))
             };
             bail!(
-                "{}: there is no window of {} s: a stretch without gaps during which one job owned a thread{channels}",
+                "{}: there is no window of {} s: a stretch without gaps during which a thread did not change its \
+                 owner{channels}",
                 self.archive.address(),
                 detector.window_seconds()
             );
@@ -136,7 +143,7 @@ fn key(batch: &WindowBatch, thread: &ThreadWindow, detector: &TrainedDetector) -
     vec![
         Cell::Text(thread.node.to_string()),
         Cell::Int(i32::from(thread.cpu.0)),
-        Cell::Text(thread.job.to_string()),
+        Cell::Text(thread.job().map_or(String::new(), ToString::to_string)),
         Cell::Time(batch.start().0),
         Cell::Float(detector.window_seconds()),
     ]

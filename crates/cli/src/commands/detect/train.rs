@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use ::detect::{Training, TrainingStep};
+use ::detect::{BUDGETS, Calibration, Training, TrainingStep};
 use learn::artifact::Provenance;
 use report::text::{show_count, show_duration};
 use serde_json::json;
@@ -13,7 +13,7 @@ use workload::Control;
 use super::{detector_settings, with_hint};
 use crate::args::TrainArgs;
 use crate::config::Config;
-use crate::output::{eprint_note, print, print_json};
+use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
 use crate::signals::stop_on_signals;
 
@@ -38,31 +38,68 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
     if checkpoint.exists() {
         std::fs::remove_dir_all(&checkpoint)?;
     }
-    let (origin, thresholds) = (&trained.origin, &trained.thresholds);
+    let origin = &trained.origin;
     if args.json {
         print_json(&json!({
-            "out": args.out, "detector": trained.kind, "origin": origin, "thresholds": thresholds,
+            "out": args.out, "detector": trained.kind, "origin": origin, "calibration": trained.calibration,
             "window_seconds": trained.window_seconds(),
         }))?;
-    } else {
-        print(&format!(
-            "{}: {} trained on {} of {} windows of {} s, seed {seed}\n\
-             mean reconstruction error on validation data {:.5}; threshold {:.5}, set for {} % of normal windows",
-            args.out.display(),
-            trained.kind.name(),
-            show_count(origin.n_windows as u64),
-            show_count(origin.n_available as u64),
-            trained.window_seconds(),
-            origin.validation_error,
-            thresholds.for_all.score,
-            thresholds.rate * 100.0,
-        ))?;
+        return Ok(ExitCode::SUCCESS);
     }
+    print(&format!(
+        "{}: {} trained on {} of {} windows of {} s, seed {seed}\n\
+         mean reconstruction error on validation data {:.5}",
+        args.out.display(),
+        trained.kind.name(),
+        show_count(origin.n_windows as u64),
+        show_count(origin.n_available as u64),
+        trained.window_seconds(),
+        origin.validation_error,
+    ))?;
+    trained.calibration.as_ref().map_or(Ok(()), print_calibration)?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the thresholds rest on, and what the budget costs.
+fn print_calibration(calibration: &Calibration) -> anyhow::Result<()> {
+    let [low, high] = calibration.plausible_events_per_day;
+    print(&format!(
+        "thresholds for {} false events per day (plausible: {low:.1} to {high:.1}), from {} normal jobs in {} of \
+         validation data",
+        calibration.false_events_per_day,
+        show_count(calibration.n_jobs as u64),
+        show_duration(calibration.days * 86_400.0),
+    ))?;
+    if calibration.is_uncertain() {
+        eprint_note(&format!(
+            "warning: {} jobs say little about what is normal; thresholds are set high, and weak anomalies will be missed \
+             until the model is trained with more",
+            calibration.n_jobs
+        ));
+    }
+    if calibration.found.is_empty() {
+        return Ok(());
+    }
+    print("")?;
+    let mut rows = Vec::new();
+    for found in &calibration.found {
+        let mut row = vec![
+            found.kind.clone(),
+            if found.is_injected { "injected" } else { "labelled" }.to_owned(),
+            found.n_jobs.to_string(),
+        ];
+        row.extend(found.n_found.map(|count| format!("{:.2}", count as f64 / found.n_jobs.max(1) as f64)));
+        rows.push(row);
+    }
+    let budgets = BUDGETS.map(|budget| format!(">FOUND AT {budget}/DAY"));
+    let mut header = vec!["ANOMALY", "SOURCE", ">JOBS"];
+    header.extend(budgets.iter().map(String::as_str));
+    print_table(&header, &rows)
 }
 
 fn note(step: TrainingStep<'_>) {
     match step {
+        TrainingStep::Calibrating => eprint_note("setting thresholds with held-out jobs"),
         TrainingStep::Resumed { epoch } => eprint_note(&format!("continuing after epoch {epoch}")),
         TrainingStep::Epoch(epoch) => eprint_note(&format!(
             "epoch {:3} of {}  loss {:.5}  validation {:.5} (best {:.5})  {:.1} s  at most {} left",

@@ -107,6 +107,9 @@ pub struct Interval {
     /// Of one thread.
     pub samples_per_day: u64,
     pub bytes_per_day: u64,
+    /// The labels of the axes of the scatter plot.
+    #[serde(skip)]
+    axes: [String; 2],
     #[serde(skip)]
     scatter: Vec<Dot>,
 }
@@ -349,6 +352,7 @@ mod tests {
             explained: 1.0,
             samples_per_day: (86_400.0 / seconds) as u64,
             bytes_per_day: (1e6 / seconds) as u64,
+            axes: [String::new(), String::new()],
             scatter: Vec::new(),
         };
         let worse = [interval(1.0, 0.70), interval(10.0, 0.60), interval(60.0, 0.30)];

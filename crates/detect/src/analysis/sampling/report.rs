@@ -77,7 +77,8 @@ fn silhouettes(report: &SamplingReport) -> Chart {
 
 fn scatter(report: &SamplingReport, interval: &Interval) -> Chart {
     let title = format!("Principal components of windows, sampled every {} s", interval.seconds);
-    let mut chart = Chart::new(title, Axis::linear("first component"), Axis::linear("second component"));
+    let [x, y] = &interval.axes;
+    let mut chart = Chart::new(title, Axis::linear(x), Axis::linear(y));
     for (index, kind) in report.kinds.iter().enumerate() {
         let dots = interval.scatter.iter().filter(|dot| dot.kind == index);
         chart = chart.with(Series::new(&kind.kind, Mark::Dots, dots.map(|dot| (dot.x, dot.y)).collect()));

@@ -60,6 +60,7 @@ pub fn separation(
         explained: pca.explained_share.iter().sum(),
         samples_per_day: samples_per_day.round() as u64,
         bytes_per_day: (samples_per_day * sampled.bytes_per_sample).round() as u64,
+        axes: [0, 1].map(|component| pca.axis_label(component)),
         scatter: scatter.collect(),
     })
 }

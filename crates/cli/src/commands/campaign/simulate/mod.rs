@@ -55,6 +55,7 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         start,
         origin: start,
         first_job: FIRST_JOB,
+        is_busy_at_start: false,
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;

@@ -1,0 +1,71 @@
+//! The events of an archive: the same as those of a stream with its readings.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use archive::Archive;
+use workload::Control;
+
+use crate::archive_windows::Reading;
+use crate::data::{Examiner, KnownJobs};
+use crate::detector::Finding;
+use crate::error::DetectError;
+use crate::event::Event;
+use crate::library::Library;
+use crate::monitor::Monitor;
+use crate::split::WindowFilter;
+use crate::trained::TrainedDetector;
+use crate::window::WindowBatch;
+
+/// An archive to find events in.
+pub struct ArchiveEvents<'a> {
+    pub archive: &'a Archive,
+    pub detector: &'a TrainedDetector,
+    pub filter: &'a WindowFilter,
+    pub known: &'a KnownJobs,
+    pub control: Control<'a>,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct FoundEvents {
+    /// In order of their starts.
+    pub events: Vec<Event>,
+    pub n_windows: usize,
+    /// How much time was observed.
+    pub hours: f64,
+}
+
+impl ArchiveEvents<'_> {
+    /// Finds the events. Those that still deviated at the end of the archive are open.
+    pub fn find(&self, library: Library) -> Result<FoundEvents, DetectError> {
+        let detector = self.detector;
+        let mut monitor = Monitor::new(detector, self.known, library)?;
+        let spec = detector.event_spec();
+        let mut found: BTreeMap<String, Event> = BTreeMap::new();
+        let (mut n_windows, mut n_batches) = (0, 0);
+        let examine = |batch: &WindowBatch| detector.examine(batch);
+        let mut visit = |batch: &WindowBatch, findings: Vec<Finding>| {
+            n_windows += findings.len();
+            n_batches += 1;
+            for change in monitor.decide(batch, findings) {
+                let event = change.event().clone();
+                found.insert(event.id.clone(), event);
+            }
+        };
+        let mut examiner = Examiner { examine: &examine, stop: self.control.stop(), waiting: Vec::new() };
+        let reading =
+            Reading { archive: self.archive, filter: self.filter, spec: &spec, control: self.control };
+        reading.for_each_batch::<DetectError>(|batch| {
+            examiner.push(batch, &mut visit)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        examiner.flush(&mut visit)?;
+        // Strengths and affected jobs of open events may have changed since they were opened.
+        found.extend(monitor.finish().into_iter().map(|event| (event.id.clone(), event)));
+        let mut events: Vec<Event> = found.into_values().collect();
+        events.sort_by(|a, b| (a.opened, &a.id).cmp(&(b.opened, &b.id)));
+        let hours = f64::from(n_batches) * spec.stride_length().as_seconds() / 3_600.0;
+        Ok(FoundEvents { events, n_windows, hours })
+    }
+}

@@ -1,0 +1,145 @@
+//! Groups subjects that deviate at the same time: jobs that another job affects, and jobs of a node or of the cluster
+//! that have something in common.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use workload::{NodeName, Timestamp};
+
+use super::{Evaluated, Monitor, Track, is_responsible};
+use crate::detector::Finding;
+use crate::event::{Event, EventChange, EventSubject};
+use crate::evidence::{Observation, Subject};
+use crate::window::WindowBatch;
+
+/// A job is affected by another if the logarithm of its strength is below this part of the other's.
+const AFFECTED_PART: f64 = 0.4;
+/// So many jobs, and this fraction of all, have to begin to deviate at once for one event of their node.
+const NODE_QUORUM: Quorum = Quorum { n_jobs: 3, fraction: 0.6, n_nodes: 1 };
+/// The same for the cluster, on so many nodes.
+const CLUSTER_QUORUM: Quorum = Quorum { n_jobs: 5, fraction: 0.3, n_nodes: 2 };
+
+/// How many jobs make an event of what they have in common.
+struct Quorum {
+    n_jobs: usize,
+    fraction: f64,
+    n_nodes: usize,
+}
+
+impl Monitor<'_> {
+    /// Opens events of nodes, and of the cluster, on which many jobs begin to deviate at the same time.
+    pub(super) fn open_common(
+        &mut self,
+        batch: &WindowBatch,
+        findings: &mut [Finding],
+        candidates: &[(&Subject, f64, &Observation)],
+        evaluated: &BTreeMap<Subject, Evaluated>,
+        end: Timestamp,
+    ) -> Vec<EventChange> {
+        let mut changes = Vec::new();
+        let nodes: BTreeSet<&NodeName> = batch.threads().iter().map(|thread| &thread.node).collect();
+        let of_nodes = nodes.into_iter().map(|node| (Subject::Node { node: node.clone() }, NODE_QUORUM));
+        // The cluster first: it explains its nodes.
+        for (common, quorum) in std::iter::once((Subject::Cluster, CLUSTER_QUORUM)).chain(of_nodes) {
+            let is_part = |subject: &Subject| {
+                subject.job().is_some() && common.node().is_none_or(|node| subject.node() == Some(node))
+            };
+            let jobs: Vec<&(&Subject, f64, &Observation)> = candidates
+                .iter()
+                .filter(|(subject, ..)| is_part(subject) && self.is_new(subject, end))
+                .collect();
+            let n_jobs = evaluated.keys().filter(|subject| is_part(subject)).count();
+            let n_nodes = jobs.iter().map(|(subject, ..)| subject.node()).collect::<BTreeSet<_>>().len();
+            let n_enough = quorum.n_jobs.max((n_jobs as f64 * quorum.fraction).ceil() as usize);
+            let is_known =
+                |event: &Event| is_responsible(event, &common) || event.subject == EventSubject::Cluster;
+            if jobs.len() < n_enough || n_nodes < quorum.n_nodes || self.open_events().any(is_known) {
+                continue;
+            }
+            let (_, ratio, strongest) = *jobs[0];
+            let observation = Observation { subject: common.clone(), ..strongest.clone() };
+            let Some(change) = self.open_event(batch, findings, &observation, ratio, end) else { continue };
+            let id = change.event().id.clone();
+            for (subject, ..) in jobs {
+                changes.extend(self.attach(subject, &id));
+            }
+            let event = self.events[&id].clone();
+            changes.push(match change {
+                EventChange::Reopened(_) => EventChange::Reopened(event),
+                _ => EventChange::Opened(event),
+            });
+        }
+        changes
+    }
+
+    /// Whether a subject began to deviate within the last two windows.
+    pub(super) fn is_new(&self, subject: &Subject, end: Timestamp) -> bool {
+        let first = self.tracks.get(subject).and_then(|track| track.first_above);
+        first.is_some_and(|first| (end - first).0 <= 2 * self.length().0)
+    }
+
+    /// An event that was just opened, and what it means for weaker events that began on its node shortly before: those
+    /// jobs were affected first.
+    pub(super) fn absorb(&mut self, change: EventChange) -> Vec<EventChange> {
+        let (id, opened) = (change.event().id.clone(), change.event().opened);
+        let is_recent = |event: &Event| {
+            event.is_open() && event.id != id && (opened - event.opened).0 <= 2 * self.length().0
+        };
+        let recent: BTreeSet<String> =
+            self.events.values().filter(|event| is_recent(event)).map(|event| event.id.clone()).collect();
+        let of_recent = |(subject, track): (&Subject, &Track)| {
+            let event = self.events.get(track.event.as_ref().filter(|id| recent.contains(*id))?)?;
+            let is_weaker = self.is_covered(subject, event.strength, &id) && is_responsible(event, subject);
+            is_weaker.then(|| subject.clone())
+        };
+        let affected: Vec<Subject> = self.tracks.iter().filter_map(of_recent).collect();
+        let mut changes = Vec::new();
+        for subject in affected {
+            changes.extend(self.attach(&subject, &id));
+        }
+        changes.push(match change {
+            EventChange::Opened(_) => EventChange::Opened(self.events[&id].clone()),
+            other => other,
+        });
+        changes
+    }
+
+    /// Whether an open event explains that a subject deviates: it is about the same job, or about one on the same node
+    /// that deviates much more.
+    pub(super) fn is_covered(&self, subject: &Subject, ratio: f64, id: &str) -> bool {
+        let Some(event) = self.events.get(id).filter(|event| event.is_open()) else { return false };
+        let is_weaker = ratio.ln() < AFFECTED_PART * event.strength.ln();
+        let is_cluster = event.subject == EventSubject::Cluster;
+        match subject {
+            Subject::Cluster => true,
+            Subject::Node { node } => is_cluster || event.nodes.contains(node),
+            Subject::Job { node, job } => {
+                // What begins to deviate together with the cluster, or with most jobs of a node, is part of it.
+                let is_common =
+                    is_cluster || event.subject == EventSubject::Node && event.nodes.contains(node);
+                event.jobs.first() == Some(job)
+                    || is_common && (event.jobs.contains(job) || self.is_new(subject, event.opened))
+                    || event.nodes.contains(node) && is_weaker
+            }
+            Subject::Unowned { node } | Subject::Unattributed { node } => {
+                event.nodes.contains(node) && is_weaker
+            }
+        }
+    }
+
+    /// Makes a subject part of an event. An event of its own is over.
+    pub(super) fn attach(&mut self, subject: &Subject, id: &str) -> Option<EventChange> {
+        let track = self.tracks.get_mut(subject)?;
+        let own = track.event.replace(id.to_owned()).filter(|own| own != id);
+        let near = track.last_near.unwrap_or(track.last_seen);
+        let event = self.events.get_mut(id)?;
+        if let Some(job) = subject.job().filter(|job| !event.jobs.contains(job)) {
+            event.jobs.push(job.clone());
+        }
+        if let Some(node) = subject.node().filter(|node| !event.nodes.contains(node)) {
+            event.nodes.push(node.clone());
+        }
+        let own = self.events.get_mut(&own?).filter(|own| own.is_open() && is_responsible(own, subject))?;
+        own.end = Some(near);
+        Some(EventChange::Closed(own.clone()))
+    }
+}
