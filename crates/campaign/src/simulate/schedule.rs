@@ -26,7 +26,6 @@ const LOOK_AHEAD: usize = 64;
 /// A cluster that is busy from the start: the shortest of its first jobs, and its first anomaly.
 const LONGEST_FILLING: f64 = 600.0;
 const FIRST_ANOMALY: Kind = Kind::BadIo;
-const FIRST_ANOMALY_SECOND: u64 = 45;
 const FIRST_ANOMALY_LENGTH: f64 = 600.0;
 /// Anomalous jobs per normal job, in campaigns of the test set.
 const ANOMALOUS_FRACTION: f64 = 0.1;
@@ -46,7 +45,7 @@ pub struct ClusterSettings {
     pub origin: Timestamp,
     /// The number of the first job.
     pub first_job: u64,
-    /// Whether the cluster is busy from the first second, with an anomaly soon after.
+    /// Whether the cluster is busy from the first second, with an anomaly among its first jobs.
     pub is_busy_at_start: bool,
 }
 
@@ -201,8 +200,8 @@ fn place(
     Err(SimulateError::DoesNotFit)
 }
 
-/// Lets jobs arrive in the first second until the wanted load is reached, and an anomaly soon after.
-fn fill_at_start(settings: &ClusterSettings, waiting: &mut [Waiting]) {
+/// Lets jobs arrive in the first second until the wanted load is reached, one of them an anomaly.
+fn fill_at_start(settings: &ClusterSettings, waiting: &mut Vec<Waiting>) {
     let n_threads = f64::from(settings.n_nodes) * f64::from(settings.threads_per_node);
     let mut n_taken = 0.0;
     for job in waiting.iter_mut().filter(|job| !job.shape.kind.is_anomalous()) {
@@ -213,11 +212,12 @@ fn fill_at_start(settings: &ClusterSettings, waiting: &mut [Waiting]) {
             job.length = job.length.max(LONGEST_FILLING.min(settings.campaign_seconds as f64 / 3.0));
         }
     }
-    // The smallest anomaly that is easily seen finds a place.
-    let is_clear = |job: &&mut Waiting| job.shape.kind == FIRST_ANOMALY;
-    if let Some(first) = waiting.iter_mut().filter(is_clear).min_by_key(|job| job.shape.n_threads) {
-        first.arrival = FIRST_ANOMALY_SECOND;
+    // An anomaly that is easily seen comes first, so that it finds a place.
+    if let Some(first) = waiting.iter().position(|job| job.shape.kind == FIRST_ANOMALY) {
+        let mut first = waiting.remove(first);
+        first.arrival = 0;
         first.length = first.length.max(FIRST_ANOMALY_LENGTH.min(settings.campaign_seconds as f64 / 3.0));
+        waiting.insert(0, first);
     }
 }
 

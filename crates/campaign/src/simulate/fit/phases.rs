@@ -188,8 +188,8 @@ mod tests {
 
     #[test]
     fn seconds_sampled_from_phases_give_back_their_means_and_correlations() {
-        let model = &recorded_model().unwrap().kinds["good-io"];
-        let Behaviour::Phases(expected) = &model.behaviour else { panic!("good-io has phases") };
+        let model = &recorded_model().unwrap().kinds["mpi-steady"];
+        let Behaviour::Phases(expected) = &model.behaviour else { panic!("mpi-steady has phases") };
         let (one, other) = (sample(model, 4_000, 5), sample(model, 4_000, 6));
         let mean = |run: Run<'_>, mode: usize| {
             run.iter().flatten().map(|rates| f64::from(rates[mode])).sum::<f64>() / (2 * run.len()) as f64
