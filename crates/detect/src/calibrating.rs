@@ -7,7 +7,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::label::family;
 use workload::{Millis, Set, Stop, Timestamp};
 
-use crate::calibration::{BudgetCosts, Calibration, FoundAtBudgets, Units};
+use crate::calibration::{BudgetCosts, Calibration, FoundAtBudgets, KindOf, Units};
 use crate::config::ValidConfig;
 use crate::data::{HeldOut, KnownJobs};
 use crate::detector::Detector;
@@ -52,8 +52,7 @@ impl Calibrating<'_> {
             injected.collect(batch, |subject| !self.is_anomalous(subject));
         })?;
         let kind_of = |subject: &Subject| Some(self.known.kind_of_job(subject.job()?)?.to_owned());
-        let by_kind: Option<&dyn Fn(&Subject) -> Option<String>> =
-            if self.config.threshold_by_kind { Some(&kind_of) } else { None };
+        let by_kind: Option<KindOf<'_>> = if self.config.threshold_by_kind { Some(&kind_of) } else { None };
         let budget = self.config.false_events_per_day;
         let Some(mut calibration) = Calibration::fit(&normal, budget, by_kind, self.seed) else {
             return Ok(None);

@@ -181,6 +181,9 @@ pub struct Threshold {
 
 pub type Thresholds = BTreeMap<Evidence, Threshold>;
 
+/// The kind of a subject, if it is known.
+pub type KindOf<'a> = &'a dyn Fn(&Subject) -> Option<String>;
+
 /// How often anomalies of a kind are found at each of [`BUDGETS`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -220,7 +223,7 @@ impl Calibration {
     pub fn fit(
         units: &Units,
         false_events_per_day: f64,
-        kind_of: Option<&dyn Fn(&Subject) -> Option<String>>,
+        kind_of: Option<KindOf<'_>>,
         seed: u64,
     ) -> Option<Self> {
         let days = units.days();

@@ -377,6 +377,23 @@ mod tests {
     }
 
     #[test]
+    fn windows_of_a_stream_have_job_channels() {
+        let mut test = TestArchive::new();
+        test.write("n1", START - 1..START + 61, 1, |_, _| Some("a"));
+        test.write_pressure("n1", START - 1..START + 61, "a");
+        let job_channels = vec![crate::channel::JobChannel::IoPressure];
+        let mut buffer = WindowBuffer::new(WindowSpec { job_channels, ..spec() }, WindowFilter::All);
+        let snapshot = test.archive.snapshot(Selection::default()).unwrap();
+        let mut batches = Vec::new();
+        for replayed in Replay::new(&snapshot, None).unwrap() {
+            let replayed = replayed.unwrap();
+            batches.extend(buffer.push(&replayed.reading, replayed.scale));
+        }
+        assert!(batches.len() >= 7);
+        assert!(batches.iter().all(|batch| batch.values().chunks_exact(5).all(|step| step[4] == 0.5)));
+    }
+
+    #[test]
     fn a_fast_clock_does_not_hold_up_the_others() {
         let mut buffer = buffer();
         let mut batches = Vec::new();

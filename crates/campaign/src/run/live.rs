@@ -120,7 +120,9 @@ pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob
                     });
                 }
                 job.own_ticks = ticks_of_children().saturating_sub(before);
-                job.hog.take().map(end_process);
+                if let Some(hog) = job.hog.take() {
+                    end_process(hog);
+                }
                 ended.push(job);
             }
         }

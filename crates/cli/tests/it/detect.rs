@@ -125,14 +125,14 @@ fn explain_compares_a_job_with_other_jobs_only() {
     explain.args(["detect", "explain", "--json", "--set", "test", "--top", "3", "--data"]).arg(recorded());
     let explained = json_of(explain.arg("--model").arg(folder.path().join("pca")));
     for window in explained.as_array().unwrap() {
-        // Each of these kinds has one labelled job in the archive, so it is unknown without that job.
+        // A kind with one labelled job in the archive is unknown without that job.
         let labels =
             json_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(recorded()));
         let labels = labels.as_array().unwrap();
         let own = labels.iter().find(|label| label["job"] == window["job"]).unwrap();
         let n_jobs = labels.iter().filter(|label| label["kind"] == own["kind"]).count();
         let is_known = window["kinds"].as_array().unwrap().iter().any(|kind| kind["kind"] == own["kind"]);
-        assert_eq!(is_known, n_jobs > 1, "{} of {own}", window["job"]);
+        assert!(!is_known || n_jobs > 1, "{} of {own}", window["job"]);
     }
 }
 
