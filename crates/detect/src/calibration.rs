@@ -35,6 +35,8 @@ const ENOUGH_JOBS: usize = 50;
 const MIN_UNITS_OF_KIND: usize = 20;
 /// No threshold is set for a probability above this.
 const MAX_PROBABILITY: f64 = 0.5;
+/// The standard deviation of the logarithm of a threshold that no unit supports.
+const UNKNOWN_STD_ERROR: f64 = 0.5;
 /// No threshold is larger.
 const MAX_THRESHOLD: f64 = 1e12;
 /// The budgets whose cost is reported, in false events per day.
@@ -332,6 +334,13 @@ impl Sources {
             }
             thresholds.insert(*evidence, threshold);
         }
+        // A cluster without free threads in the validation data may have some later.
+        thresholds.entry(Evidence::Unowned).or_insert_with(|| Threshold {
+            value: Evidence::Unowned.ceiling() + Evidence::Unowned.floor(),
+            log_std_error: UNKNOWN_STD_ERROR,
+            n_units: 0,
+            probability: MAX_PROBABILITY,
+        });
         rates.sort_by(f64::total_cmp);
         (thresholds, [0.05, 0.95].map(|fraction| quantile(&rates, fraction)))
     }
