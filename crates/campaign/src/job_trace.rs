@@ -1,7 +1,7 @@
 //! The trace of a labelled job: the rates of all its threads, second by second.
 
 use archive::{Archive, Selection, Snapshot};
-use workload::{Control, Derivation, JobReading, Label, Millis, Owner, Timestamp};
+use workload::{Control, Derivation, JobReading, Label, Millis, Owner, Timestamp, foreign_cpu};
 
 /// One labelled job of an archive.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,21 +92,17 @@ fn rates_of(snapshot: &Snapshot, label: &Label, period: Millis) -> archive::Resu
 }
 
 /// The busy time of threads that their job did not use, in threads, from the first to the last of its readings.
-fn foreign_cpu(readings: &[(Timestamp, JobReading)], seconds: &[Vec<[f32; 4]>]) -> Option<f64> {
+fn foreign_threads(readings: &[(Timestamp, JobReading)], seconds: &[Vec<[f32; 4]>]) -> Option<f64> {
     let (first, last) = (readings.first()?, readings.last()?);
     let length = (last.0 - first.0).as_seconds();
     if length < MIN_CPU_SECONDS || seconds.is_empty() {
         return None;
     }
-    let used = |count: fn(&JobReading) -> Option<u64>| {
-        Some(count(&last.1)?.saturating_sub(count(&first.1)?) as f64 / 1e6 / length)
-    };
-    let (user_of_job, system_of_job) = (used(|one| one.cpu_user_usec)?, used(|one| one.cpu_system_usec)?);
+    let of_job = last.1.cpu_seconds_since(&first.1)?.map(|seconds| seconds / length);
     let mean = |mode: usize| {
         seconds.iter().flatten().map(|rates| f64::from(rates[mode])).sum::<f64>() / seconds.len() as f64
     };
-    let (user, busy) = (mean(0), mean(0) + mean(1));
-    Some((user - user_of_job).min(busy - user_of_job - system_of_job).max(0.0))
+    Some(foreign_cpu([mean(0), mean(1)], of_job))
 }
 
 fn read_one(archive: &Archive, label: &Label) -> archive::Result<JobTrace> {
@@ -132,7 +128,7 @@ fn read_one(archive: &Archive, label: &Label) -> archive::Result<JobTrace> {
     Ok(JobTrace {
         label: label.clone(),
         memory: memory.collect(),
-        foreign_cpu: foreign_cpu(&readings, &seconds),
+        foreign_cpu: foreign_threads(&readings, &seconds),
         seconds,
         steps,
         step_seconds: period.as_seconds(),

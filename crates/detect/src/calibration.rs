@@ -14,6 +14,7 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use workload::{Millis, Timestamp};
 
+use crate::detector::Finding;
 use crate::evidence::{Evidence, Observation, Subject, Sustained};
 
 /// The fraction of units in the tail, and how many there are at least and at most.
@@ -262,6 +263,22 @@ impl Calibration {
     pub fn threshold(&self, evidence: Evidence, kind: Option<&str>) -> Option<&Threshold> {
         let of_kind = kind.and_then(|kind| self.for_kind.get(kind)?.get(&evidence));
         of_kind.or_else(|| self.thresholds.get(&evidence))
+    }
+
+    /// The largest ratio of the evidence of a single window to its threshold.
+    pub fn strength(&self, finding: &Finding, kind: Option<&str>) -> f64 {
+        let ratio = |evidence: Evidence, value: f64| {
+            let threshold = self.threshold(evidence, kind);
+            threshold.map_or(0.0, |threshold| (value + evidence.floor()) / threshold.value)
+        };
+        let mut strength = ratio(Evidence::Error, finding.error());
+        // Higher levels are not about the window alone.
+        for evidence in [Evidence::Excess, Evidence::Thread, Evidence::Peers] {
+            if let Some(value) = evidence.level().and_then(|level| finding.distances.get(level as usize)) {
+                strength = strength.max(ratio(evidence, *value));
+            }
+        }
+        strength
     }
 
     /// The probability of a normal job to exceed a source that is calibrated later.

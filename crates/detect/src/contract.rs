@@ -17,7 +17,7 @@ use crate::error::DetectError;
 use crate::event::{Event, EventChange, EventSubject};
 use crate::evidence::Evidence;
 use crate::library::Library;
-use crate::monitor::{Monitor, window_strength};
+use crate::monitor::Monitor;
 use crate::sample::Sample;
 use crate::trained::TrainedDetector;
 use crate::training::{Training, TrainingStep};
@@ -149,8 +149,8 @@ fn every_detector_finds_an_anomaly_and_its_channel() {
             assert_eq!(finding.expected.len(), 4 * N_STEPS);
         }
         let calibration = trained.calibration.as_ref().unwrap();
-        assert!(window_strength(calibration, &anomalous[0], None) > 1.0, "{}", kind.name());
-        assert!(normal.iter().all(|one| window_strength(calibration, one, None) < 1.0), "{}", kind.name());
+        assert!(calibration.strength(&anomalous[0], None) > 1.0, "{}", kind.name());
+        assert!(normal.iter().all(|one| calibration.strength(one, None) < 1.0), "{}", kind.name());
         assert!(anomalous[0].score > 2.0 * normal[0].score, "{}", kind.name());
         // The window is reconstructed as a busy or an idle one; either way no other channel has a larger error.
         let errors = &anomalous[0].errors;

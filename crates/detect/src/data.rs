@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use archive::Archive;
-use learn::artifact::DataOrigin;
+use learn::artifact::{DataOrigin, hexadecimal};
 use rayon::prelude::*;
 use sha2::{Digest, Sha256};
 use workload::{Control, JobId, Label, Millis, Owner, Set, Stop};
@@ -121,7 +121,7 @@ impl TrainingData {
                 }
             }
         }
-        let sha256 = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hexadecimal(&hash.finalize());
         let times = || self.train.batches.iter().map(WindowBatch::start);
         let length = self.train.batches.first().and_then(|batch| {
             let n_steps = batch.threads().first()?.values.len() / batch.n_channels();

@@ -6,8 +6,7 @@ use learn::artifact::Tensors;
 use learn::stats::mean;
 use serde::{Deserialize, Serialize};
 
-use crate::channel::names;
-use crate::explain::{Explanation, explain_reconstruction};
+use crate::explain::{Explanation, explain_error};
 use crate::window::{WindowBatch, WindowSpec};
 
 /// A detector that has been fitted to normal windows.
@@ -24,12 +23,7 @@ pub trait Detector: Send + Sync {
         windows: &[usize],
         spec: &WindowSpec,
     ) -> Vec<Explanation> {
-        let channels = names(&spec.job_channels);
-        let explain = |window: &usize| {
-            let (values, expected) = (&batch.threads()[*window].values, &findings[*window].expected);
-            explain_reconstruction(values, expected, &channels, batch.start(), spec.period)
-        };
-        windows.iter().map(explain).collect()
+        windows.iter().map(|window| explain_error(batch, &findings[*window], *window, spec)).collect()
     }
 
     /// All fitted parameters.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use learn::artifact::hexadecimal;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use workload::{Cpu, JobId, NodeName, Timestamp};
@@ -71,9 +72,9 @@ impl Event {
 
 /// The id of an event: a hash of its subject and start.
 pub fn event_id(subject: &Subject, start: Timestamp) -> String {
-    let hash = Sha256::digest(format!("{subject:?} {}", start.0));
-    let digits: String = hash.iter().map(|byte| format!("{byte:02x}")).collect();
-    digits[..ID_DIGITS].to_owned()
+    let mut digits = hexadecimal(&Sha256::digest(format!("{subject:?} {}", start.0)));
+    digits.truncate(ID_DIGITS);
+    digits
 }
 
 /// What happened to an event.

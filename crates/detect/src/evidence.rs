@@ -217,27 +217,21 @@ pub fn observe(batch: &WindowBatch, findings: &[Finding], regions: Option<&Regio
             let busy = |window: usize| busy_fraction(&batch.threads()[window].values, batch.n_channels());
             all.add(&subject, Evidence::Unowned, of(&busy));
         }
+        let usage = batch.usage_of(thread);
         // A job does not vouch for itself.
         let is_fresh = |regions: &&Regions| subject.job().is_some_and(|job| !regions.contains(job));
         if let Some(regions) = regions.filter(is_fresh) {
-            let usage = batch.usage().iter().find(|usage| usage.is_of(&subject));
             let odds: Vec<f64> = group.clone().map(|window| regions.odds(&findings[window], usage)).collect();
             all.add(&subject, Evidence::Region, (group.start, learn::stats::median(odds)));
         }
-    }
-    for usage in batch.usage() {
-        let subject = Subject::Job { node: usage.node.clone(), job: usage.job.clone() };
-        let is_of = |thread: &crate::window::ThreadWindow| {
-            thread.node == usage.node && thread.job() == Some(&usage.job)
-        };
-        let Some(window) = batch.threads().iter().position(is_of) else { continue };
-        if let Some(memory) = usage.memory {
-            all.add(&subject, Evidence::Memory, (window, memory.exhaustions_per_hour()));
+        if let Some(memory) = usage.and_then(|usage| usage.memory) {
+            all.add(&subject, Evidence::Memory, (group.start, memory.exhaustions_per_hour()));
         }
-        if let Some(foreign) = usage.foreign_cpu {
+        if let Some((foreign, n_threads)) =
+            usage.and_then(|usage| Some((usage.foreign_cpu?, usage.n_threads)))
+        {
             // A large job has more of everything, so its size must not count.
-            let share = foreign / usage.n_threads.max(1) as f64;
-            all.add(&subject, Evidence::ForeignCpu, (window, share));
+            all.add(&subject, Evidence::ForeignCpu, (group.start, foreign / n_threads.max(1) as f64));
         }
     }
     if findings.first().is_some_and(|finding| !finding.distances.is_empty()) {

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use workload::{Millis, Timestamp};
 
-use crate::detector::{Level, channel_errors};
+use crate::channel::names;
+use crate::detector::{Finding, Level, channel_errors};
+use crate::window::{WindowBatch, WindowSpec};
 
 /// The fraction of the error that the reported stretch of time has to contain.
 const STRETCH_FRACTION: f64 = 0.7;
@@ -58,6 +60,17 @@ pub struct FeatureDeviation {
     pub expected: f64,
     /// The deviation in standard deviations, given the features before this one.
     pub z: f64,
+}
+
+/// Explains a window of a batch by its reconstruction.
+pub fn explain_error(
+    batch: &WindowBatch,
+    finding: &Finding,
+    window: usize,
+    spec: &WindowSpec,
+) -> Explanation {
+    let values = &batch.threads()[window].values;
+    explain_reconstruction(values, &finding.expected, &names(&spec.job_channels), batch.start(), spec.period)
 }
 
 /// Explains a window by its reconstruction.
@@ -120,6 +133,11 @@ pub fn explain_features(
 }
 
 impl FeatureDeviation {
+    /// The deviation of a feature that is a square root, in natural units.
+    pub fn of_square_root(feature: String, observed: f64, expected: f64, z: f64) -> Self {
+        Self { feature, observed: observed.powi(2), expected: expected.max(0.0).powi(2), z }
+    }
+
     fn text(&self) -> String {
         let Self { feature, observed, expected, z } = self;
         // Features that hardly vary give huge values whose digits mean nothing.

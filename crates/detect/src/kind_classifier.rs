@@ -71,8 +71,7 @@ impl LabelledPoint {
             let Some((job, kind)) = thread.job().and_then(|job| Some((job, known.kind_of_job(job)?))) else {
                 continue;
             };
-            let usage = batch.usage().iter().find(|usage| usage.node == thread.node && usage.job == *job);
-            points.push(Self::new(kind, job, finding, usage));
+            points.push(Self::new(kind, job, finding, batch.usage_of(thread)));
         }
         points
     }

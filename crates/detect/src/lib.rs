@@ -59,7 +59,7 @@ pub use explain::{ChannelError, Explanation, FeatureDeviation, explain_reconstru
 pub use follow::ArchiveFollower;
 pub use kind_classifier::{KindClassifier, KindMatch, LabelledPoint, Reliability};
 pub use library::Library;
-pub use monitor::{Monitor, Strength};
+pub use monitor::Monitor;
 pub use ranking::{RankedWindow, Ranking};
 pub use sample::Sample;
 pub use split::WindowFilter;

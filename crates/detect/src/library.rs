@@ -5,7 +5,6 @@ use workload::JobId;
 use crate::data::KnownJobs;
 use crate::detector::Finding;
 use crate::kind_classifier::{KindClassifier, KindMatch, LabelledPoint};
-use crate::ranking::usage_of_thread;
 use crate::window::WindowBatch;
 
 /// The number of kinds that an event names.
@@ -40,7 +39,7 @@ impl Library {
         batch: &WindowBatch,
         window: usize,
     ) -> Vec<KindMatch> {
-        let usage = usage_of_thread(batch, &batch.threads()[window]);
+        let usage = batch.usage_of(&batch.threads()[window]);
         let is_labelled = |job: &&JobId| self.points.iter().any(|point| point.job == **job);
         let mut kinds = match job.filter(is_labelled) {
             Some(job) => {

@@ -64,7 +64,7 @@ impl Ranking {
                 cpu: thread.cpu,
                 owner: thread.owner.clone(),
                 finding: findings[index].clone(),
-                usage: usage_of_thread(batch, thread).cloned(),
+                usage: batch.usage_of(thread).cloned(),
                 explanation,
             });
         }
@@ -85,10 +85,4 @@ impl Ranking {
         self.windows.insert(place, window);
         self.windows.truncate(self.max_windows);
     }
-}
-
-/// What is known about the job of a thread.
-pub(crate) fn usage_of_thread<'a>(batch: &'a WindowBatch, thread: &ThreadWindow) -> Option<&'a JobUsage> {
-    let job = thread.job()?;
-    batch.usage().iter().find(|usage| usage.node == thread.node && usage.job == *job)
 }

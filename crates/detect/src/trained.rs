@@ -20,9 +20,8 @@ use crate::config::{DetectorConfig, ValidConfig};
 use crate::detector::{Detector, DetectorKind, Finding};
 use crate::ensemble::Ensemble;
 use crate::error::DetectError;
-use crate::explain::{Explanation, explain_reconstruction};
+use crate::explain::Explanation;
 use crate::hierarchy::Hierarchy;
-use crate::monitor::window_strength;
 use crate::nearest::Nearest;
 use crate::pca::Components;
 use crate::variational::Variational;
@@ -92,15 +91,9 @@ impl TrainedDetector {
         self.detector.explain(batch, findings, windows, &self.window_spec(1))
     }
 
-    /// Explains the reconstruction error of a window.
-    pub fn explain_error(&self, batch: &WindowBatch, findings: &[Finding], window: usize) -> Explanation {
-        let (values, expected) = (&batch.threads()[window].values, &findings[window].expected);
-        explain_reconstruction(values, expected, &self.channels(), batch.start(), self.period)
-    }
-
     /// The largest ratio of a window's own evidence to its threshold; `None` without thresholds.
     pub fn strength(&self, finding: &Finding, kind: Option<&str>) -> Option<f64> {
-        self.calibration.as_ref().map(|calibration| window_strength(calibration, finding, kind))
+        self.calibration.as_ref().map(|calibration| calibration.strength(finding, kind))
     }
 
     /// The windows that events are made from.

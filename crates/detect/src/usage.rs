@@ -4,10 +4,9 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use workload::{JobId, JobReading, NodeName, Timestamp};
+use workload::{JobId, JobReading, NodeName, Timestamp, foreign_cpu};
 
 use crate::channel::memory_fraction;
-use crate::evidence::Subject;
 use crate::window::{ThreadWindow, WindowSpec};
 
 const HOUR_SECONDS: f64 = 3_600.0;
@@ -19,7 +18,7 @@ const MIN_FREE: f64 = 0.01;
 /// The readings of each job on a node, in order of time.
 pub type JobReadings = BTreeMap<JobId, Vec<(Timestamp, JobReading)>>;
 
-/// The use of memory and CPU time by one job on one node during a window. What was not recorded is absent.
+/// The use of memory and CPU time by one job on one node during a window. Values that were not recorded are `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobUsage {
     pub node: NodeName,
@@ -28,13 +27,6 @@ pub struct JobUsage {
     /// The CPU time that others used on the job's threads, in threads: 0.5 is half of one thread's time.
     pub foreign_cpu: Option<f64>,
     pub n_threads: usize,
-}
-
-impl JobUsage {
-    /// Whether it is about a subject.
-    pub fn is_of(&self, subject: &Subject) -> bool {
-        matches!(subject, Subject::Job { node, job } if *node == self.node && *job == self.job)
-    }
 }
 
 /// The memory of a job in relation to what it may use: its limit, or the memory of the node.
@@ -92,7 +84,7 @@ pub fn usage_of(
         let last = readings.partition_point(|(time, _)| *time < end);
         let inside = &readings[first..last];
         let memory = MemoryUse::of(inside, start, end);
-        let foreign_cpu = foreign_cpu(&windows, inside, spec, start);
+        let foreign_cpu = foreign_threads(&windows, inside, spec, start);
         if memory.is_some() || foreign_cpu.is_some() {
             let node = windows[0].node.clone();
             usage.push(JobUsage { node, job: job.clone(), memory, foreign_cpu, n_threads: windows.len() });
@@ -102,10 +94,7 @@ pub fn usage_of(
 }
 
 /// The busy time of threads that their job did not use, in threads.
-///
-/// Both user time and total time have to exceed those of the job: kernel threads that write a job's data use system
-/// time, and the kernel only estimates how a task's time divides into user and system time.
-fn foreign_cpu(
+fn foreign_threads(
     windows: &[&ThreadWindow],
     readings: &[(Timestamp, JobReading)],
     spec: &WindowSpec,
@@ -116,24 +105,19 @@ fn foreign_cpu(
     if seconds < spec.length().as_seconds() * MIN_SPAN {
         return None;
     }
-    let user_and_system = |(_, reading): &(Timestamp, JobReading)| {
-        Some([reading.cpu_user_usec?, reading.cpu_system_usec?].map(|usec| usec as f64 / 1e6))
-    };
-    let (before, after) = (user_and_system(first)?, user_and_system(last)?);
-    let [user_of_job, system_of_job] = std::array::from_fn(|mode| (after[mode] - before[mode]).max(0.0));
+    let of_job = last.1.cpu_seconds_since(&first.1)?;
     // The rates of a step are those of the time up to the reading in it.
     let step_of = |time: Timestamp| ((time - start).0 / spec.period.0) as usize;
     let steps = step_of(first.0) + 1..step_of(last.0) + 1;
-    let (mut user, mut busy) = (0.0, 0.0);
+    let mut of_threads = [0.0; 2];
     for window in windows {
         for step in window.values.chunks_exact(spec.n_channels()).take(steps.end).skip(steps.start) {
-            user += f64::from(step[0]);
-            busy += f64::from(step[0] + step[1]);
+            for (total, rate) in of_threads.iter_mut().zip(step) {
+                *total += f64::from(*rate) * spec.period.as_seconds();
+            }
         }
     }
-    let period = spec.period.as_seconds();
-    let foreign = (user * period - user_of_job).min(busy * period - user_of_job - system_of_job);
-    Some((foreign / seconds).max(0.0))
+    Some(foreign_cpu(of_threads, of_job) / seconds)
 }
 
 #[cfg(test)]

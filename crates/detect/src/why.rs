@@ -6,9 +6,8 @@ use workload::{Cpu, Owner};
 use crate::calibration::Threshold;
 use crate::detector::Finding;
 use crate::evidence::{Evidence, Observation, busy_fraction};
-use crate::explain::Explanation;
+use crate::explain::{Explanation, explain_error};
 use crate::kind_classifier::KindMatch;
-use crate::ranking::usage_of_thread;
 use crate::trained::TrainedDetector;
 use crate::window::WindowBatch;
 
@@ -58,14 +57,16 @@ impl Opening<'_> {
         self.findings[window].level = level;
         let explained = match level {
             Some(_) => self.detector.explain(self.batch, self.findings, &[window]),
-            None => vec![self.detector.explain_error(self.batch, self.findings, window)],
+            None => {
+                vec![explain_error(self.batch, &self.findings[window], window, &self.detector.window_spec(1))]
+            }
         };
         explained.into_iter().next().unwrap_or_else(|| Explanation::nothing(self.batch.start()))
     }
 
     fn memory(&self) -> String {
         let thread = &self.batch.threads()[self.observation.window];
-        let memory = usage_of_thread(self.batch, thread).and_then(|usage| usage.memory);
+        let memory = self.batch.usage_of(thread).and_then(|usage| usage.memory);
         memory.map_or(String::new(), |memory| {
             let left_minutes = 60.0 / memory.exhaustions_per_hour().max(f64::MIN_POSITIVE);
             format!(
@@ -80,7 +81,7 @@ impl Opening<'_> {
 
     fn foreign_cpu(&self) -> String {
         let thread = &self.batch.threads()[self.observation.window];
-        let usage = usage_of_thread(self.batch, thread);
+        let usage = self.batch.usage_of(thread);
         usage.and_then(|usage| Some((usage.foreign_cpu?, usage.n_threads))).map_or(String::new(), |(foreign, n_threads)| {
             format!(
                 "processes that are not part of the job use {:.0} % of a CPU on its {n_threads} threads (normally at \

@@ -72,7 +72,8 @@ impl WindowBatch {
 
     /// The same batch with what control groups say about its jobs.
     #[must_use]
-    pub fn with_usage(self, usage: Vec<JobUsage>) -> Self {
+    pub fn with_usage(self, mut usage: Vec<JobUsage>) -> Self {
+        usage.sort_by(|a, b| (&a.node, &a.job).cmp(&(&b.node, &b.job)));
         Self { usage, ..self }
     }
 
@@ -91,6 +92,13 @@ impl WindowBatch {
     /// What control groups say about the jobs of this batch, as far as it was recorded.
     pub fn usage(&self) -> &[JobUsage] {
         &self.usage
+    }
+
+    /// What the control group of a thread's job says, if it was recorded.
+    pub fn usage_of(&self, thread: &ThreadWindow) -> Option<&JobUsage> {
+        let wanted = (&thread.node, thread.job()?);
+        let place = self.usage.binary_search_by(|usage| (&usage.node, &usage.job).cmp(&wanted));
+        place.ok().map(|place| &self.usage[place])
     }
 
     /// The values of all windows, one window after the other.

@@ -23,7 +23,9 @@ pub use id::{Cpu, IdError, JobId, NodeName, ThreadId};
 pub use label::{Injection, Label, Set};
 pub use mode::{Mode, ModeSet, Ticks};
 pub use rates::{Rates, RatesError};
-pub use reading::{JobReading, Measure, NodeReading, Owner, Pressure, Source, SourceError, ThreadReading};
+pub use reading::{
+    JobReading, Measure, NodeReading, Owner, Pressure, Source, SourceError, ThreadReading, foreign_cpu,
+};
 pub use stop::{Control, Stop, Stopped};
 pub use time::{Millis, Timestamp};
 pub use trace::{Coverage, OwnerNumber, Trace, Window};

@@ -201,10 +201,27 @@ impl JobReading {
         }
     }
 
+    /// The CPU time in user and in system mode, in seconds, since an earlier reading.
+    pub fn cpu_seconds_since(&self, earlier: &Self) -> Option<[f64; 2]> {
+        let user = self.cpu_user_usec?.saturating_sub(earlier.cpu_user_usec?);
+        let system = self.cpu_system_usec?.saturating_sub(earlier.cpu_system_usec?);
+        Some([user, system].map(|usec| usec as f64 / 1e6))
+    }
+
     /// A reading in which the kernel offered nothing.
     pub fn empty(job: JobId) -> Self {
         Self::from_counts(job, [None; Self::N_COUNTS])
     }
+}
+
+/// The CPU time that others used on the threads of a job, given the time of the threads and of the job in user and in
+/// system mode.
+///
+/// Both user time and total time have to exceed those of the job: kernel threads that write a job's data use system
+/// time, and the kernel only estimates how a task's time divides into user and system time.
+pub fn foreign_cpu(of_threads: [f64; 2], of_job: [f64; 2]) -> f64 {
+    let [user, system] = [0, 1].map(|mode| of_threads[mode] - of_job[mode]);
+    user.min(user + system).max(0.0)
 }
 
 /// One node at one moment.

@@ -32,7 +32,7 @@ use self::pooled::{LevelScores, Levels, Pooled};
 use crate::autoencoder::Autoencoder;
 use crate::channel::names;
 use crate::detector::{Detector, Finding, Level};
-use crate::explain::{Explanation, FeatureDeviation, explain_features, explain_reconstruction};
+use crate::explain::{Explanation, FeatureDeviation, explain_error, explain_features};
 use crate::sample::Sample;
 use crate::window::{WindowBatch, WindowSpec};
 
@@ -164,13 +164,13 @@ impl Hierarchy {
                 |window: &usize| self.mixture.components()[pooled.components[*window]].conditional_std(axis);
             let std = windows.iter().map(std_of).sum::<f64>() / windows.len() as f64;
             // The expected value is the one from which the offset was measured. Features are square roots.
-            let expected = (observed[axis] - offset.value * std).max(0.0);
-            deviations.push(FeatureDeviation {
-                feature: name.clone(),
-                observed: observed[axis].powi(2),
-                expected: expected.powi(2),
-                z: offset.z,
-            });
+            let expected = observed[axis] - offset.value * std;
+            deviations.push(FeatureDeviation::of_square_root(
+                name.clone(),
+                observed[axis],
+                expected,
+                offset.z,
+            ));
         }
         deviations
     }
@@ -218,10 +218,7 @@ impl Detector for Hierarchy {
             let finding = &findings[*window];
             let level = finding.level.unwrap_or(Level::Thread);
             explanations.push(if level == Level::Reconstruction {
-                let values = &batch.threads()[*window].values;
-                let explanation =
-                    explain_reconstruction(values, &finding.expected, &channels, batch.start(), spec.period);
-                Explanation { level: Some(level), ..explanation }
+                Explanation { level: Some(level), ..explain_error(batch, finding, *window, spec) }
             } else {
                 let deviations = self.deviations(level, &pooled, &described, *window, &feature_names);
                 explain_features(level, deviations, batch.start(), batch.start() + spec.length())
@@ -249,13 +246,8 @@ fn job_deviations(of_jobs: &Mixture, threads: &[Vec<f32>], names: &[String]) -> 
     let mut deviations = Vec::new();
     for (axis, feature) in job_feature_names(names).into_iter().enumerate() {
         let (observed, z) = (f64::from(features[axis]), assignment.deviation[axis]);
-        let expected = (observed - z * component.conditional_std(axis)).max(0.0);
-        deviations.push(FeatureDeviation {
-            feature,
-            observed: observed.powi(2),
-            expected: expected.powi(2),
-            z,
-        });
+        let expected = observed - z * component.conditional_std(axis);
+        deviations.push(FeatureDeviation::of_square_root(feature, observed, expected, z));
     }
     deviations
 }

@@ -46,7 +46,7 @@ pub struct Pooled {
     /// The mean deviation of each job on each node.
     jobs: Vec<Vec<f64>>,
     /// The deviation of each job's own description; empty in models that do not describe jobs.
-    pub job_deviations: Vec<Vec<f64>>,
+    job_deviations: Vec<Vec<f64>>,
     /// The mixture component of each job's description.
     job_components: Vec<usize>,
     /// The jobs of each node, as ranges of `jobs`.
@@ -107,7 +107,7 @@ impl Pooled {
     }
 
     /// The job of a window, and the node of that job, as indices.
-    pub fn job_and_node_of(&self, window: usize) -> (usize, usize) {
+    fn job_and_node_of(&self, window: usize) -> (usize, usize) {
         let job = self.windows_of_job.partition_point(|windows| windows.end <= window);
         (job, self.jobs_of_node.partition_point(|jobs| jobs.end <= job))
     }
@@ -262,10 +262,7 @@ impl Levels {
             Level::Peers => {
                 self.job.offsets_from_peers(&pooled.deviations[of_job.clone()], window - of_job.start)
             }
-            Level::Job => match pooled.job_deviations.get(job) {
-                Some(own) => own.iter().map(|deviation| Offset::new(*deviation, 1.0)).collect(),
-                None => self.job.offsets(&pooled.deviations[of_job]),
-            },
+            Level::Job => self.job.offsets(&pooled.deviations[of_job]),
             Level::Node => self.node.offsets(&pooled.jobs[pooled.jobs_of_node[node].clone()]),
             Level::Cluster => self.cluster.offsets(&pooled.jobs),
         }
@@ -280,8 +277,7 @@ impl Levels {
             // Whitened deviations are independent of those before them, so the last one is how much larger the
             // reconstruction error is than the features explain.
             distances[0] = deviation.last().map_or(0.0, |excess| excess.max(0.0).powi(2));
-            let distance = deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64;
-            distances[1] = distance / self.thread_scales.of(*component);
+            distances[1] = mean_square(deviation) / self.thread_scales.of(*component);
         }
         let of_cluster = shared_distances(&self.cluster, &pooled.jobs);
         for jobs in &pooled.jobs_of_node {
@@ -290,10 +286,7 @@ impl Levels {
                 let windows = pooled.windows_of_job[job].clone();
                 let deviations = &pooled.deviations[windows.clone()];
                 let of_job = match pooled.job_deviations.get(job) {
-                    Some(own) => {
-                        let distance = own.iter().map(|value| value * value).sum::<f64>() / own.len() as f64;
-                        distance / self.job_scales.of(pooled.job_components[job])
-                    }
+                    Some(own) => mean_square(own) / self.job_scales.of(pooled.job_components[job]),
                     None => self.job.distance(deviations),
                 };
                 for window in windows.clone() {
@@ -304,6 +297,10 @@ impl Levels {
         }
         distances
     }
+}
+
+fn mean_square(deviation: &[f64]) -> f64 {
+    deviation.iter().map(|value| value * value).sum::<f64>() / deviation.len() as f64
 }
 
 /// The distance that windows of each mixture component rarely exceed, so that a kind that varies much does not hide

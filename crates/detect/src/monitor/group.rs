@@ -1,15 +1,13 @@
 //! Groups subjects that deviate at the same time: jobs that another job affects, and jobs of a node or of the cluster
 //! that have something in common.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use workload::{NodeName, Timestamp};
 
-use super::{Evaluated, Monitor, Track, is_responsible};
-use crate::detector::Finding;
+use super::{Candidate, Judged, Monitor, Track, is_responsible};
 use crate::event::{Event, EventChange, EventSubject};
 use crate::evidence::{Observation, Subject};
-use crate::window::WindowBatch;
 
 /// A job is affected by another if the logarithm of its strength is below this part of the other's.
 const AFFECTED_PART: f64 = 0.4;
@@ -29,12 +27,10 @@ impl Monitor<'_> {
     /// Opens events of nodes, and of the cluster, on which many jobs begin to deviate at the same time.
     pub(super) fn open_common(
         &mut self,
-        batch: &WindowBatch,
-        findings: &mut [Finding],
-        candidates: &[(&Subject, f64, &Observation)],
-        evaluated: &BTreeMap<Subject, Evaluated>,
-        end: Timestamp,
+        judged: &mut Judged<'_>,
+        candidates: &[Candidate<'_>],
     ) -> Vec<EventChange> {
+        let Judged { batch, evaluated, end, .. } = *judged;
         let mut changes = Vec::new();
         let nodes: BTreeSet<&NodeName> = batch.threads().iter().map(|thread| &thread.node).collect();
         let of_nodes = nodes.into_iter().map(|node| (Subject::Node { node: node.clone() }, NODE_QUORUM));
@@ -43,24 +39,24 @@ impl Monitor<'_> {
             let is_part = |subject: &Subject| {
                 subject.job().is_some() && common.node().is_none_or(|node| subject.node() == Some(node))
             };
-            let jobs: Vec<&(&Subject, f64, &Observation)> = candidates
-                .iter()
-                .filter(|(subject, ..)| is_part(subject) && self.is_new(subject, end))
-                .collect();
+            let is_deviating = |subject: &Subject| is_part(subject) && self.is_new(subject, end);
+            let jobs: Vec<&Candidate<'_>> =
+                candidates.iter().filter(|one| is_deviating(&one.observation.subject)).collect();
             let n_jobs = evaluated.keys().filter(|subject| is_part(subject)).count();
-            let n_nodes = jobs.iter().map(|(subject, ..)| subject.node()).collect::<BTreeSet<_>>().len();
+            let n_nodes =
+                jobs.iter().map(|one| one.observation.subject.node()).collect::<BTreeSet<_>>().len();
             let n_enough = quorum.n_jobs.max((n_jobs as f64 * quorum.fraction).ceil() as usize);
             let is_known =
                 |event: &Event| is_responsible(event, &common) || event.subject == EventSubject::Cluster;
             if jobs.len() < n_enough || n_nodes < quorum.n_nodes || self.open_events().any(is_known) {
                 continue;
             }
-            let (_, ratio, strongest) = *jobs[0];
-            let observation = Observation { subject: common.clone(), ..strongest.clone() };
-            let Some(change) = self.open_event(batch, findings, &observation, ratio, end) else { continue };
+            let strongest = jobs[0];
+            let observation = Observation { subject: common.clone(), ..strongest.observation.clone() };
+            let Some(change) = self.open_event(judged, &observation, strongest.ratio) else { continue };
             let id = change.event().id.clone();
-            for (subject, ..) in jobs {
-                changes.extend(self.attach(subject, &id));
+            for one in jobs {
+                changes.extend(self.attach(&one.observation.subject, &id));
             }
             let event = self.events[&id].clone();
             changes.push(match change {
@@ -74,7 +70,7 @@ impl Monitor<'_> {
     /// Whether a subject began to deviate within the last two windows.
     pub(super) fn is_new(&self, subject: &Subject, end: Timestamp) -> bool {
         let first = self.tracks.get(subject).and_then(|track| track.first_above);
-        first.is_some_and(|first| (end - first).0 <= 2 * self.length().0)
+        first.is_some_and(|first| (end - first).0 <= 2 * self.length.0)
     }
 
     /// An event that was just opened, and what it means for weaker events that began on its node shortly before: those
@@ -82,7 +78,7 @@ impl Monitor<'_> {
     pub(super) fn absorb(&mut self, change: EventChange) -> Vec<EventChange> {
         let (id, opened) = (change.event().id.clone(), change.event().opened);
         let is_recent = |event: &Event| {
-            event.is_open() && event.id != id && (opened - event.opened).0 <= 2 * self.length().0
+            event.is_open() && event.id != id && (opened - event.opened).0 <= 2 * self.length.0
         };
         let recent: BTreeSet<String> =
             self.events.values().filter(|event| is_recent(event)).map(|event| event.id.clone()).collect();

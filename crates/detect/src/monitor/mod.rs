@@ -34,6 +34,22 @@ const NODE_GONE: Millis = Millis(300_000);
 /// Strengths are finite numbers.
 const MAX_STRENGTH: f64 = 1e9;
 
+/// A batch that has been examined and compared with thresholds.
+struct Judged<'b> {
+    batch: &'b WindowBatch,
+    findings: &'b mut [Finding],
+    evaluated: &'b BTreeMap<Subject, Evaluated>,
+    /// The end of its windows.
+    end: Timestamp,
+}
+
+/// A subject whose evidence has lasted.
+#[derive(Clone, Copy)]
+struct Candidate<'e> {
+    ratio: f64,
+    observation: &'e Observation,
+}
+
 /// What is remembered of a subject.
 #[derive(Debug, Clone)]
 struct Track {
@@ -61,14 +77,6 @@ struct Evaluated {
     lasting: Option<(f64, Observation)>,
 }
 
-/// The strength of one subject: see [`Monitor::strengths`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct Strength {
-    pub subject: Subject,
-    /// Above 1, it exceeds its threshold.
-    pub now: f64,
-}
-
 /// Turns the findings of a detector into events.
 pub struct Monitor<'a> {
     detector: &'a TrainedDetector,
@@ -80,9 +88,10 @@ pub struct Monitor<'a> {
     tracks: BTreeMap<Subject, Track>,
     /// Open events, and those that may be opened again.
     events: BTreeMap<String, Event>,
-    strengths: Vec<Strength>,
     /// Nodes have their own clocks.
     progress: Progress,
+    /// The length of a window.
+    length: Millis,
 }
 
 impl<'a> Monitor<'a> {
@@ -105,14 +114,9 @@ impl<'a> Monitor<'a> {
             sustained: Sustained::new(detector.confirmation()),
             tracks: BTreeMap::new(),
             events: BTreeMap::new(),
-            strengths: Vec::new(),
             progress: Progress::new(detector.event_spec().length()),
+            length: detector.event_spec().length(),
         })
-    }
-
-    /// The strengths of all subjects of the last batch.
-    pub fn strengths(&self) -> &[Strength] {
-        &self.strengths
     }
 
     /// The events that are open.
@@ -133,11 +137,11 @@ impl<'a> Monitor<'a> {
 
     /// Decides about a batch that has been examined.
     pub fn decide(&mut self, batch: &WindowBatch, mut findings: Vec<Finding>) -> Vec<EventChange> {
-        let end = batch.start() + self.length();
+        let end = batch.start() + self.length;
         let mut changes = Vec::new();
         for windows in batch.nodes() {
             let node = &batch.threads()[windows.start].node;
-            if self.progress.last(node).is_some_and(|last| end + self.length() < last) {
+            if self.progress.last(node).is_some_and(|last| end + self.length < last) {
                 // Its clock was set back: nothing that is remembered of it can be compared with what comes.
                 changes.extend(self.forget_node(node));
             }
@@ -147,7 +151,7 @@ impl<'a> Monitor<'a> {
         let evaluated = self.evaluate(batch, &findings, end);
         self.update_tracks(&evaluated, batch.start(), end);
         changes.extend(self.close(batch, end));
-        changes.extend(self.open(batch, &mut findings, &evaluated, end));
+        changes.extend(self.open(Judged { batch, findings: &mut findings, evaluated: &evaluated, end }));
         self.forget(end);
         changes
     }
@@ -155,10 +159,6 @@ impl<'a> Monitor<'a> {
     /// The events that are open at the end.
     pub fn finish(self) -> Vec<Event> {
         self.events.into_values().filter(Event::is_open).collect()
-    }
-
-    fn length(&self) -> Millis {
-        self.detector.window_spec(1).length()
     }
 
     fn kind_of(&self, subject: &Subject) -> Option<&str> {
@@ -197,9 +197,6 @@ impl<'a> Monitor<'a> {
                 of_subject.lasting = Some((ratio, observation));
             }
         }
-        let strength =
-            |(subject, one): (&Subject, &Evaluated)| Strength { subject: subject.clone(), now: one.now };
-        self.strengths = all.iter().map(strength).collect();
         all
     }
 
@@ -222,24 +219,18 @@ impl<'a> Monitor<'a> {
     }
 
     /// Opens events for subjects whose evidence has lasted, the strongest first.
-    fn open(
-        &mut self,
-        batch: &WindowBatch,
-        findings: &mut [Finding],
-        evaluated: &BTreeMap<Subject, Evaluated>,
-        end: Timestamp,
-    ) -> Vec<EventChange> {
-        let mut candidates: Vec<(&Subject, f64, &Observation)> = Vec::new();
-        for (subject, one) in evaluated {
-            if let Some((ratio, observation)) = one.lasting.as_ref().filter(|(ratio, _)| *ratio > 1.0) {
-                candidates.push((subject, *ratio, observation));
-            }
-        }
+    fn open(&mut self, mut judged: Judged<'_>) -> Vec<EventChange> {
+        let lasting = judged.evaluated.values().filter_map(|one| one.lasting.as_ref());
+        let mut candidates: Vec<Candidate<'_>> = lasting
+            .filter(|(ratio, _)| *ratio > 1.0)
+            .map(|(ratio, observation)| Candidate { ratio: *ratio, observation })
+            .collect();
         // Jobs explain what their node and the cluster have in common.
-        candidates
-            .sort_by(|a, b| (rank(a.0), -a.1).partial_cmp(&(rank(b.0), -b.1)).unwrap_or(Ordering::Equal));
-        let mut changes = self.open_common(batch, findings, &candidates, evaluated, end);
-        for (subject, ratio, observation) in candidates {
+        let order = |one: &Candidate<'_>| (rank(&one.observation.subject), -one.ratio);
+        candidates.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
+        let mut changes = self.open_common(&mut judged, &candidates);
+        for Candidate { ratio, observation } in candidates {
+            let subject = &observation.subject;
             let own = self.tracks.get(subject).and_then(|track| track.event.clone());
             if let Some(id) = &own {
                 let is_own = |event: &Event| event.is_open() && is_responsible(event, subject);
@@ -252,7 +243,7 @@ impl<'a> Monitor<'a> {
                 (Some(_), Subject::Node { .. } | Subject::Cluster) => {}
                 (Some(id), _) => changes.extend(self.attach(subject, &id)),
                 (None, _) => {
-                    let opened = self.open_event(batch, findings, observation, ratio, end);
+                    let opened = self.open_event(&mut judged, observation, ratio);
                     if let Some(change) = opened {
                         changes.extend(self.absorb(change));
                     }
@@ -264,12 +255,11 @@ impl<'a> Monitor<'a> {
 
     fn open_event(
         &mut self,
-        batch: &WindowBatch,
-        findings: &mut [Finding],
+        judged: &mut Judged<'_>,
         observation: &Observation,
         ratio: f64,
-        end: Timestamp,
     ) -> Option<EventChange> {
+        let Judged { batch, evaluated, end, .. } = *judged;
         let subject = &observation.subject;
         let known = self.tracks.get(subject).and_then(|track| track.event.clone());
         if let Some(event) =
@@ -283,18 +273,24 @@ impl<'a> Monitor<'a> {
         let start = track.first_above.unwrap_or(batch.start());
         let id = event_id(subject, start);
         track.event = Some(id.clone());
-        let finding = findings[observation.window].clone();
+        let finding = judged.findings[observation.window].clone();
         let certainty =
             certainty(ratio, self.calibrated(observation.evidence, subject), observation.evidence, &finding);
         let kinds = self.library.kinds(subject.job(), &finding, batch, observation.window);
         let threshold = (threshold - observation.evidence.floor()).max(0.0);
-        let opening =
-            Opening { detector: self.detector, batch, findings, observation, threshold, kinds: &kinds };
+        let opening = Opening {
+            detector: self.detector,
+            batch,
+            findings: judged.findings,
+            observation,
+            threshold,
+            kinds: &kinds,
+        };
         let Reasons { why, channels, threads } = opening.reasons();
         let jobs: Vec<JobId> = match subject {
             Subject::Job { job, .. } => vec![job.clone()],
-            Subject::Node { node } => self.strongest_jobs(|subject| subject.node() == Some(node)),
-            Subject::Cluster => self.strongest_jobs(|_| true).into_iter().take(1).collect(),
+            Subject::Node { node } => strongest_jobs(evaluated, |subject| subject.node() == Some(node)),
+            Subject::Cluster => strongest_jobs(evaluated, |_| true).into_iter().take(1).collect(),
             Subject::Unowned { .. } | Subject::Unattributed { .. } => Vec::new(),
         };
         let event = Event {
@@ -322,20 +318,10 @@ impl<'a> Monitor<'a> {
         Some(EventChange::Opened(event))
     }
 
-    /// The jobs of the last batch, those that deviate most first.
-    fn strongest_jobs(&self, is_wanted: impl Fn(&Subject) -> bool) -> Vec<JobId> {
-        let mut jobs: Vec<(&JobId, f64)> = Vec::new();
-        for strength in self.strengths.iter().filter(|one| is_wanted(&one.subject)) {
-            jobs.extend(strength.subject.job().map(|job| (job, strength.now)));
-        }
-        jobs.sort_by(|a, b| b.1.total_cmp(&a.1));
-        jobs.into_iter().map(|(job, _)| job.clone()).collect()
-    }
-
     /// Closes events whose subjects have calmed down, ended or disappeared.
     fn close(&mut self, batch: &WindowBatch, end: Timestamp) -> Vec<EventChange> {
         let seen: BTreeSet<&NodeName> = batch.threads().iter().map(|thread| &thread.node).collect();
-        let (length, ended_after) = (self.length(), self.detector.confirmation());
+        let (length, ended_after) = (self.length, self.detector.confirmation());
         let mut subjects: BTreeMap<&str, (bool, Timestamp)> = BTreeMap::new();
         for (subject, track) in &self.tracks {
             let Some(id) = &track.event else { continue };
@@ -401,6 +387,18 @@ fn rank(subject: &Subject) -> u8 {
     }
 }
 
+/// The jobs that were evaluated, those that deviate most first.
+fn strongest_jobs(
+    evaluated: &BTreeMap<Subject, Evaluated>,
+    is_wanted: impl Fn(&Subject) -> bool,
+) -> Vec<JobId> {
+    let wanted = evaluated.iter().filter(|(subject, _)| is_wanted(subject));
+    let mut jobs: Vec<(&JobId, f64)> =
+        wanted.filter_map(|(subject, one)| Some((subject.job()?, one.now))).collect();
+    jobs.sort_by(|a, b| b.1.total_cmp(&a.1));
+    jobs.into_iter().map(|(job, _)| job.clone()).collect()
+}
+
 /// Whether an event is about a subject itself, and not about others that affect it.
 fn is_responsible(event: &Event, subject: &Subject) -> bool {
     match subject {
@@ -408,20 +406,4 @@ fn is_responsible(event: &Event, subject: &Subject) -> bool {
         Subject::Cluster => event.subject == EventSubject::Cluster,
         _ => event.subject == EventSubject::Node && event.node.as_ref() == subject.node(),
     }
-}
-
-/// The largest ratio of the evidence of a single window to its threshold.
-pub fn window_strength(calibration: &Calibration, finding: &Finding, kind: Option<&str>) -> f64 {
-    let ratio = |evidence: Evidence, value: f64| {
-        let value = value + evidence.floor();
-        calibration.threshold(evidence, kind).map_or(0.0, |threshold| value / threshold.value)
-    };
-    let mut strength = ratio(Evidence::Error, finding.error());
-    // Higher levels are not about the window alone.
-    for evidence in [Evidence::Excess, Evidence::Thread, Evidence::Peers] {
-        if let Some(value) = evidence.level().and_then(|level| finding.distances.get(level as usize)) {
-            strength = strength.max(ratio(evidence, *value));
-        }
-    }
-    strength
 }

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::path::Path;
 
 use files::Limits;
-use learn::artifact::DataOrigin;
+use learn::artifact::{DataOrigin, hexadecimal};
 use sha2::{Digest, Sha256};
 use workload::Timestamp;
 
@@ -151,7 +151,7 @@ impl Trace {
         let mut file = File::open(path).map_err(Error::io(path))?;
         let mut hash = Sha256::new();
         std::io::copy(&mut file, &mut hash).map_err(Error::io(path))?;
-        let sha256: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let sha256 = hexadecimal(&hash.finalize());
         let submissions =
             self.schema.with_role(Role::Submit).and_then(|spec| self.table.column(&spec.name)?.as_numbers());
         let time = |seconds: Option<&f64>| {
