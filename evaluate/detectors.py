@@ -13,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 
@@ -70,21 +71,27 @@ def evaluate(name, archive, settings, ensemble, detectors, options=(), charts=()
     return numbers
 
 
-def cluster(seed, ensemble, detectors, contaminated=0.0, charts=()):
-    """The evaluation of one simulated cluster."""
-    name = f"cluster-{seed}" + (f"-contaminated-{contaminated}" if contaminated else "")
+def one_on_cluster(seed, ensemble, detector, contaminated=0.0):
+    """The evaluation of one detector on one simulated cluster."""
+    name = f"cluster-{seed}-{detector}" + (f"-contaminated-{contaminated}" if contaminated else "")
     options = ("--contaminate", contaminated) if contaminated else ()
 
     def make():
         KEPT.mkdir(parents=True, exist_ok=True)
-        archive = KEPT / f"{name}-archive"
-        shutil.rmtree(archive, ignore_errors=True)
-        tracewise("campaign", "simulate", *CLUSTER.split(), "--seed", seed, "--into", archive)
-        numbers = evaluate(name, archive, "", ensemble, detectors, options, charts)
-        shutil.rmtree(archive)
-        return numbers
+        with tempfile.TemporaryDirectory(dir=KEPT) as archive:
+            tracewise("campaign", "simulate", *CLUSTER.split(), "--seed", seed, "--into", archive)
+            return evaluate(name, archive, "", ensemble, [detector], options)
 
-    return kept(name, f"{CLUSTER} {ensemble} {detectors}", make)
+    return kept(name, f"{CLUSTER} {ensemble}", make)
+
+
+def on_clusters(seeds, ensemble, detectors, contaminated=0.0):
+    """The evaluations of detectors on simulated clusters, by cluster."""
+    clusters = [{"detectors": {}} for _ in seeds]
+    for detector in detectors:
+        for seed, numbers in zip(seeds, clusters):
+            numbers["detectors"] |= one_on_cluster(seed, ensemble, detector, contaminated)["detectors"]
+    return clusters
 
 
 def recorded(ensemble, detectors):
@@ -151,6 +158,10 @@ class Pooled:
 
 def shown(value, digits=2):
     return "–" if value is None else f"{value:.{digits}f}"
+
+
+def times(n):
+    return "once" if n == 1 else f"{n} times"
 
 
 def table(header, rows):
@@ -233,22 +244,24 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--development", action="store_true", help="evaluate on the clusters for development")
     parser.add_argument("--clusters", type=int, default=10, help="how many of the clusters")
-    parser.add_argument("--ensemble", type=int, default=10, help="training runs of each detector that starts from random weights")
+    parser.add_argument("--ensemble", type=int, default=10, help="training runs of each random detector on the recording")
+    parser.add_argument("--cluster-ensemble", type=int, default=1, help="training runs of each random detector on each cluster")
     parser.add_argument("--detectors", default=",".join(DETECTORS))
+    parser.add_argument("--cluster-detectors", help="only these on clusters and Exathlon [default: those of --detectors]")
     arguments = parser.parse_args()
-    detectors, ensemble = arguments.detectors.split(","), arguments.ensemble
+    detectors, ensemble, on_each = arguments.detectors.split(","), arguments.ensemble, arguments.cluster_ensemble
+    of_clusters = (arguments.cluster_detectors or arguments.detectors).split(",")
     seeds = list(DEVELOPMENT if arguments.development else REPORTING)[:arguments.clusters]
     if arguments.development:
-        print("\n".join(events_table([cluster(seed, ensemble, detectors) for seed in seeds], detectors)))
+        print("\n".join(events_table(on_clusters(seeds, on_each, of_clusters), of_clusters)))
         return
     CHARTS.mkdir(parents=True, exist_ok=True)
-    clusters = [cluster(seed, ensemble, detectors) for seed in seeds]
-    contaminated = [cluster(seed, 1, ["hierarchy"], CONTAMINATED) for seed in seeds[:3]]
+    clusters = on_clusters(seeds, on_each, of_clusters)
+    contaminated = on_clusters(seeds[:3], 1, ["hierarchy"], CONTAMINATED)
     on_recording = recorded(ensemble, detectors)
     data = os.environ.get("TRACEWISE_DATA")
-    on_exathlon = exathlon(data, min(ensemble, 3), detectors) if data else None
+    on_exathlon = exathlon(data, min(ensemble, 3), of_clusters) if data else None
     hours = Pooled(clusters, "hierarchy").hours
-    runs = "one training run" if ensemble == 1 else f"the mean of {ensemble} training runs with different random seeds"
     lines = [
         "# Detectors: events and accuracy",
         "",
@@ -256,11 +269,12 @@ def main():
         "the responsible job, and how many events are false, at a budget of one false event per day.",
         "",
         "- Command: `evaluate/run detectors` (`evaluate/detectors.py"
-        f" --clusters {arguments.clusters} --ensemble {ensemble} --detectors {arguments.detectors}`), with `TRACEWISE_DATA` set for Exathlon.",
+        f" --clusters {arguments.clusters} --cluster-ensemble {on_each} --ensemble {ensemble} --detectors {arguments.detectors} --cluster-detectors {','.join(of_clusters)}`), with `TRACEWISE_DATA` set for Exathlon.",
         f"- Data: {len(seeds)} simulated clusters (`tracewise campaign simulate {CLUSTER}`, seeds {seeds[0]} to {seeds[-1]}), of each of which",
         f"  {hours:.1f} hours are test data; the recorded campaigns (`fixtures/campaign/recorded`); six files of Exathlon. Nothing was chosen",
         f"  on these clusters: development used seeds {DEVELOPMENT[0]} to {DEVELOPMENT[-1]}.",
-        f"- Each figure is {runs}; `pca` and `nearest` are trained once.",
+        f"- Detectors that start from random weights are trained {times(on_each)} on each cluster, {times(ensemble)} on the recording and",
+        f"  {times(min(ensemble, 3))} on Exathlon, and their figures averaged; `pca` and `nearest` are trained once.",
         f"- The simulator's parameters (SHA-256 {hashlib.sha256(MODEL.read_bytes()).hexdigest()[:16]}…) are fitted to the recorded campaigns.",
         f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
         "",
@@ -271,7 +285,7 @@ def main():
         "have the sources of evidence beside the reconstruction error (memory, CPU time of others, unowned threads); only `best` has the",
         "levels of the hierarchy.",
         "",
-        *events_table(clusters, detectors),
+        *events_table(clusters, of_clusters),
         "",
         "## Targets",
         "",
@@ -295,7 +309,7 @@ def main():
             *table(["detector", "hours", "events", "false events per day"],
                    [[label(detector), shown(events_of(on_exathlon, detector)[0]["hours"], 1),
                      shown(sum(one["n_false"] for one in events_of(on_exathlon, detector)) / len(events_of(on_exathlon, detector)), 1),
-                     shown(Pooled([on_exathlon], detector).rates[0])] for detector in detectors]),
+                     shown(Pooled([on_exathlon], detector).rates[0])] for detector in of_clusters]),
             "",
         ]
     lines += [
@@ -308,7 +322,7 @@ def main():
         "",
         "Simulated clusters:",
         "",
-        *windows_table(clusters, detectors),
+        *windows_table(clusters, of_clusters),
         "",
         "Recorded campaigns:",
         "",

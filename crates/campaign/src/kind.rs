@@ -131,18 +131,27 @@ pub struct UnknownKind {
     name: String,
 }
 
+/// The number at the end of a name, after a prefix.
+fn number_after<T: FromStr>(name: &str, prefix: &str) -> Option<T> {
+    name.strip_prefix(prefix)?.parse().ok()
+}
+
 impl FromStr for Kind {
     type Err = UnknownKind;
 
     fn from_str(name: &str) -> Result<Self, UnknownKind> {
         let named = [Self::Np, Self::GoodIo, Self::Idle, Self::Runaway(FULL_TIME)];
-        let ranks = |prefix: &str| name.strip_prefix(prefix)?.parse().ok();
-        let percent = |prefix: &str| name.strip_prefix(prefix)?.parse().ok();
         let numbered = [
-            ranks("mpi-").filter(|ranks| (1..=MAX_RANKS).contains(ranks)).map(Self::Mpi),
-            ranks("mpi-steady-").filter(|ranks| (1..=MAX_RANKS).contains(ranks)).map(Self::SteadyMpi),
-            percent("cpu-hog-").filter(|percent| (1..FULL_TIME).contains(percent)).map(Self::CpuHog),
-            percent("runaway-").filter(|percent| (1..FULL_TIME).contains(percent)).map(Self::Runaway),
+            number_after(name, "mpi-").filter(|ranks| (1..=MAX_RANKS).contains(ranks)).map(Self::Mpi),
+            number_after(name, "mpi-steady-")
+                .filter(|ranks| (1..=MAX_RANKS).contains(ranks))
+                .map(Self::SteadyMpi),
+            number_after(name, "cpu-hog-")
+                .filter(|percent| (1..FULL_TIME).contains(percent))
+                .map(Self::CpuHog),
+            number_after(name, "runaway-")
+                .filter(|percent| (1..FULL_TIME).contains(percent))
+                .map(Self::Runaway),
         ];
         numbered
             .into_iter()

@@ -7,13 +7,14 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::label::family;
 use workload::{Millis, Set, Stop, Timestamp};
 
-use crate::calibration::{BudgetCosts, Calibration, FoundAtBudgets, KindOf, Units};
+use crate::calibration::{BudgetCosts, Calibration, FoundAtBudgets, KindOf};
 use crate::config::ValidConfig;
 use crate::data::{HeldOut, KnownJobs};
 use crate::detector::Detector;
 use crate::error::DetectError;
 use crate::evidence::{Evidence, Observation, Subject, observe};
 use crate::inject::{Fault, into_job};
+use crate::units::Units;
 use crate::window::WindowBatch;
 
 /// Faults that show what the budget costs where there are no labelled anomalies, and their strength.
@@ -23,7 +24,7 @@ const STRENGTH: f32 = 0.3;
 const MAX_INJECTED_JOBS: usize = 40;
 const N_INJECTED_BATCHES: usize = 5;
 
-/// What a detector is calibrated with.
+/// Calibrates a detector.
 pub struct Calibrating<'a> {
     pub config: &'a ValidConfig,
     pub period: Millis,
@@ -57,7 +58,7 @@ impl Calibrating<'_> {
         let Some(mut calibration) = Calibration::fit(&normal, budget, by_kind, self.seed) else {
             return Ok(None);
         };
-        let costs = BudgetCosts::new(&normal, self.seed);
+        let costs = BudgetCosts::new(&normal);
         calibration.found = self.labelled(held_out, detector, &costs)?;
         calibration.found.extend(self.injected(&injected, judge, &costs)?);
         Ok(Some(calibration))

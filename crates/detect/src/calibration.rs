@@ -12,24 +12,13 @@ use learn::stats::{quantile, std_dev};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
-use workload::{Millis, Timestamp};
 
 use crate::detector::Finding;
-use crate::evidence::{Evidence, Observation, Subject, Sustained};
+use crate::evidence::{Evidence, Subject};
+use crate::tail::TailFit;
+use crate::units::Units;
 
-/// The fraction of units in the tail, and how many there are at least and at most.
-const TAIL_FRACTION: f64 = 0.1;
-const MIN_TAIL: usize = 3;
-const MAX_TAIL: usize = 100;
-/// What is assumed about a tail before any unit was seen: the mean excess as a fraction of the value at which it begins,
-/// with the weight of this many units. It keeps thresholds of few units high.
-const PRIOR_EXCESS: f64 = 0.25;
-const PRIOR_WEIGHT: f64 = 3.0;
-/// A job, or the threads of a node without a job, count as one unit for each hour they were observed in.
-const UNIT_LENGTH: Millis = Millis::HOUR;
 const N_RESAMPLED: usize = 200;
-/// Subjects that have ended are forgotten every so many batches.
-const FORGET_EVERY: usize = 100;
 /// With fewer jobs, a calibration is called uncertain.
 const ENOUGH_JOBS: usize = 50;
 /// A kind needs this many units for thresholds of its own.
@@ -38,137 +27,8 @@ const MIN_UNITS_OF_KIND: usize = 20;
 const MAX_PROBABILITY: f64 = 0.5;
 /// The standard deviation of the logarithm of a threshold that no unit supports.
 const UNKNOWN_STD_ERROR: f64 = 0.5;
-/// No threshold is larger.
-const MAX_THRESHOLD: f64 = 1e12;
 /// The budgets whose cost is reported, in false events per day.
 pub const BUDGETS: [f64; 3] = [0.1, 1.0, 10.0];
-
-/// The upper tail of positive values of normal units. Excesses are modelled as exponential with an uncertain mean: few
-/// values give a heavy tail.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TailFit {
-    /// Largest first.
-    sorted: Vec<f64>,
-    n_tail: usize,
-    /// The value at which the tail begins.
-    start: f64,
-    /// The sum of the excesses, with those of the prior.
-    excess: f64,
-    /// The number of excesses, with those of the prior.
-    weight: f64,
-}
-
-impl TailFit {
-    /// `None` without a positive value.
-    pub fn new(values: &[f64]) -> Option<Self> {
-        let mut sorted: Vec<f64> =
-            values.iter().copied().filter(|value| *value > 0.0 && value.is_finite()).collect();
-        sorted.sort_by(|a, b| b.total_cmp(a));
-        let last = sorted.len().checked_sub(1)?;
-        let n_tail = ((sorted.len() as f64 * TAIL_FRACTION).round() as usize).clamp(MIN_TAIL, MAX_TAIL);
-        let n_tail = n_tail.min(sorted.len());
-        let start = sorted[n_tail.min(last)];
-        let excess = sorted[..n_tail].iter().map(|value| value - start).sum::<f64>();
-        // If all values are in the tail, the smallest is its start and has no excess.
-        let n_excesses = n_tail.min(last);
-        Some(Self {
-            excess: excess + PRIOR_WEIGHT * PRIOR_EXCESS * start,
-            weight: n_excesses as f64 + PRIOR_WEIGHT,
-            sorted,
-            n_tail,
-            start,
-        })
-    }
-
-    fn tail_fraction(&self) -> f64 {
-        self.n_tail as f64 / self.sorted.len() as f64
-    }
-
-    /// The value that a unit exceeds with a probability. It is not below the largest value if that is rarer than one of
-    /// the units.
-    pub fn threshold(&self, probability: f64) -> f64 {
-        let n_units = self.sorted.len() as f64;
-        if probability >= self.tail_fraction() {
-            let rank = ((probability * n_units) as usize).min(self.sorted.len() - 1);
-            return self.sorted[rank];
-        }
-        let ratio = (self.tail_fraction() / probability).powf(1.0 / self.weight);
-        let modelled = (self.start + self.excess * (ratio - 1.0)).min(MAX_THRESHOLD);
-        if probability * n_units < 1.0 { modelled.max(self.sorted[0]) } else { modelled }
-    }
-
-    /// The probability that a unit exceeds a value.
-    fn probability(&self, value: f64) -> f64 {
-        let over = value - self.start;
-        if over <= 0.0 {
-            let n_above = self.sorted.partition_point(|one| *one > value);
-            return n_above as f64 / self.sorted.len() as f64;
-        }
-        self.tail_fraction() * (1.0 + over / self.excess).powf(-self.weight)
-    }
-}
-
-/// The largest values that lasted, of every unit.
-#[derive(Debug)]
-pub struct Units {
-    sustained: Sustained,
-    stride: Millis,
-    largest: BTreeMap<(Subject, i64), BTreeMap<Evidence, f64>>,
-    /// The ends of all windows.
-    times: BTreeSet<Timestamp>,
-}
-
-impl Units {
-    /// `stride` is the time from one batch to the next.
-    pub fn new(confirmation: Millis, stride: Millis) -> Self {
-        let sustained = Sustained::new(confirmation);
-        Self { sustained, stride, largest: BTreeMap::new(), times: BTreeSet::new() }
-    }
-
-    /// Adds the observations of a batch whose windows end at `end`.
-    pub fn add(&mut self, end: Timestamp, observations: &[Observation]) {
-        self.times.insert(end);
-        let hour = end.0.div_euclid(UNIT_LENGTH.0);
-        if self.times.len().is_multiple_of(FORGET_EVERY) {
-            self.sustained.forget_before(|_| end - UNIT_LENGTH);
-        }
-        for observation in observations {
-            let Some(value) = self.sustained.push(end, observation) else { continue };
-            let unit = self.largest.entry((observation.subject.clone(), hour)).or_default();
-            let largest = unit.entry(observation.evidence).or_insert(value);
-            *largest = largest.max(value);
-        }
-    }
-
-    /// How much time was observed.
-    fn days(&self) -> f64 {
-        self.times.len() as f64 * self.stride.as_seconds() / 86_400.0
-    }
-
-    /// The largest value of each source that a job had in any hour.
-    pub fn of_jobs(&self) -> BTreeMap<&Subject, BTreeMap<Evidence, f64>> {
-        let mut jobs: BTreeMap<&Subject, BTreeMap<Evidence, f64>> = BTreeMap::new();
-        for ((subject, _), unit) in self.largest.iter().filter(|((subject, _), _)| subject.job().is_some()) {
-            let job = jobs.entry(subject).or_default();
-            for (evidence, value) in unit {
-                let largest = job.entry(*evidence).or_insert(*value);
-                *largest = largest.max(*value);
-            }
-        }
-        jobs
-    }
-
-    /// The values of one source, by subject.
-    fn values(&self, evidence: Evidence, is_wanted: impl Fn(&Subject) -> bool) -> Vec<Vec<f64>> {
-        let mut by_subject: BTreeMap<&Subject, Vec<f64>> = BTreeMap::new();
-        for ((subject, _), unit) in self.largest.iter().filter(|((subject, _), _)| is_wanted(subject)) {
-            if let Some(value) = unit.get(&evidence) {
-                by_subject.entry(subject).or_default().push(*value);
-            }
-        }
-        by_subject.into_values().collect()
-    }
-}
 
 /// The threshold of one source of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -235,18 +95,21 @@ impl Calibration {
             return None;
         }
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let (thresholds, plausible_events_per_day) = sources.calibrate(false_events_per_day, days, &mut rng);
+        let probabilities = sources.probabilities(false_events_per_day, days);
+        let (thresholds, plausible_events_per_day) = sources.calibrate(&probabilities, days, &mut rng);
         let mut for_kind = BTreeMap::new();
         if let Some(kind_of) = kind_of {
-            let kinds: BTreeSet<String> =
-                units.largest.keys().filter_map(|(subject, _)| kind_of(subject)).collect();
+            let kinds: BTreeSet<String> = units.subjects().filter_map(kind_of).collect();
             for kind in kinds {
-                let of_kind = Sources::of(units, &|subject| kind_of(subject).as_ref() == Some(&kind));
-                for_kind.insert(kind, of_kind.with_probabilities_of(&thresholds, &mut rng));
+                let mut of_kind = Sources::of(units, &|subject| kind_of(subject).as_ref() == Some(&kind));
+                of_kind.by_evidence.retain(|_, values| n_units(values) >= MIN_UNITS_OF_KIND);
+                let (mut of_kind, _) = of_kind.calibrate(&probabilities, days, &mut rng);
+                of_kind.retain(|_, threshold| threshold.n_units > 0);
+                for_kind.insert(kind, of_kind);
             }
             for_kind.retain(|_, thresholds: &mut Thresholds| !thresholds.is_empty());
         }
-        let n_job_units = units.largest.keys().filter(|(subject, _)| subject.job().is_some()).count();
+        let n_job_units = units.subjects().filter(|subject| subject.job().is_some()).count();
         Some(Self {
             false_events_per_day,
             plausible_events_per_day,
@@ -283,7 +146,7 @@ impl Calibration {
 
     /// The probability of a normal job to exceed a source that is calibrated later.
     pub fn probability(&self, evidence: Evidence) -> f64 {
-        let share = evidence.weight() / total_weight(self.thresholds.keys().copied());
+        let share = share(evidence, self.thresholds.keys().copied());
         (self.false_events_per_day * share / self.jobs_per_day.max(1.0)).min(MAX_PROBABILITY)
     }
 
@@ -305,10 +168,19 @@ impl Calibration {
     }
 }
 
-/// The weights of some sources, and always of [`Evidence::Region`], which may be added later.
-fn total_weight(sources: impl Iterator<Item = Evidence>) -> f64 {
+/// The part of the budget that a source gets, given those that there are. [`Evidence::Region`] always has its part,
+/// because it may be added later.
+fn share(evidence: Evidence, sources: impl Iterator<Item = Evidence>) -> f64 {
     let all: BTreeSet<Evidence> = sources.chain([Evidence::Region]).collect();
-    all.into_iter().map(Evidence::weight).sum()
+    let has_levels = all.iter().any(|one| one.level().is_some());
+    let of_levels: f64 =
+        Evidence::ALL.iter().filter(|one| one.level().is_some()).map(|one| one.weight()).sum();
+    let weight = |one: Evidence| match one {
+        // Without a hierarchy, the reconstruction error speaks for all of its levels.
+        Evidence::Error if !has_levels => one.weight() + of_levels,
+        _ => one.weight(),
+    };
+    weight(evidence) / all.iter().map(|one| weight(*one)).sum::<f64>()
 }
 
 /// The units without which a source is not used. Few hours say nothing about what nodes and the cluster have in common:
@@ -328,88 +200,98 @@ struct Sources {
 impl Sources {
     fn of(units: &Units, is_wanted: &dyn Fn(&Subject) -> bool) -> Self {
         let all = Evidence::ALL.into_iter().map(|evidence| (evidence, units.values(evidence, is_wanted)));
-        let n_units = |values: &Vec<Vec<f64>>| values.iter().map(Vec::len).sum::<usize>();
         Self {
             by_evidence: all.filter(|(evidence, values)| n_units(values) >= min_units(*evidence)).collect(),
         }
     }
 
-    /// Thresholds for a budget, and the plausible range of the rate of events that they give.
-    fn calibrate(&self, budget: f64, days: f64, rng: &mut Xoshiro256PlusPlus) -> (Thresholds, [f64; 2]) {
-        let total_weight = total_weight(self.by_evidence.keys().copied());
+    /// The probability with which a unit may exceed the threshold of each source.
+    fn probabilities(&self, budget: f64, days: f64) -> BTreeMap<Evidence, f64> {
+        let sources = || self.by_evidence.keys().copied();
+        let probability = |(evidence, values): (&Evidence, &Vec<Vec<f64>>)| {
+            let per_day = budget * share(*evidence, sources()) / (n_units(values) as f64 / days);
+            (*evidence, per_day.min(MAX_PROBABILITY))
+        };
+        self.by_evidence.iter().map(probability).collect()
+    }
+
+    /// The value of each threshold.
+    fn values(&self, probabilities: &BTreeMap<Evidence, f64>) -> BTreeMap<Evidence, f64> {
+        let value = |(evidence, probability): (&Evidence, &f64)| {
+            let all: Vec<f64> = self.by_evidence.get(evidence)?.iter().flatten().copied().collect();
+            let value = TailFit::new(&all)?.threshold(*probability);
+            Some((*evidence, value.min(evidence.ceiling() + evidence.floor())))
+        };
+        let mut values: BTreeMap<Evidence, f64> = probabilities.iter().filter_map(value).collect();
+        // A cluster without free threads in the validation data may have some later.
+        values.entry(Evidence::Unowned).or_insert(Evidence::Unowned.ceiling() + Evidence::Unowned.floor());
+        values
+    }
+
+    /// Thresholds with their uncertainty, and the plausible range of the rate of events that they give.
+    fn calibrate(
+        &self,
+        probabilities: &BTreeMap<Evidence, f64>,
+        days: f64,
+        rng: &mut Xoshiro256PlusPlus,
+    ) -> (Thresholds, [f64; 2]) {
         let mut rates = vec![0.0; N_RESAMPLED];
         let mut thresholds = Thresholds::new();
-        for (evidence, values) in &self.by_evidence {
-            let units_per_day = values.iter().map(Vec::len).sum::<usize>() as f64 / days;
-            let share = budget * evidence.weight() / total_weight;
-            let probability = (share / units_per_day).min(MAX_PROBABILITY);
-            let Some((threshold, tails)) = fit_threshold(*evidence, values, probability, rng) else {
-                continue;
+        for (evidence, value) in self.values(probabilities) {
+            let mut threshold = Threshold {
+                value,
+                log_std_error: UNKNOWN_STD_ERROR,
+                n_units: 0,
+                probability: MAX_PROBABILITY,
             };
-            for (rate, tail) in rates.iter_mut().zip(tails) {
-                *rate += units_per_day * tail.probability(threshold.value);
+            if let (Some(values), Some(probability)) =
+                (self.by_evidence.get(&evidence), probabilities.get(&evidence))
+            {
+                let tails = resampled_tails(values, rng);
+                let logs: Vec<f64> = tails.iter().map(|tail| tail.threshold(*probability).ln()).collect();
+                threshold.log_std_error = std_dev(&logs);
+                threshold.n_units = n_units(values);
+                threshold.probability = *probability;
+                for (rate, tail) in rates.iter_mut().zip(tails) {
+                    *rate += threshold.n_units as f64 / days * tail.probability(value);
+                }
             }
-            thresholds.insert(*evidence, threshold);
+            thresholds.insert(evidence, threshold);
         }
-        // A cluster without free threads in the validation data may have some later.
-        thresholds.entry(Evidence::Unowned).or_insert_with(|| Threshold {
-            value: Evidence::Unowned.ceiling() + Evidence::Unowned.floor(),
-            log_std_error: UNKNOWN_STD_ERROR,
-            n_units: 0,
-            probability: MAX_PROBABILITY,
-        });
         rates.sort_by(f64::total_cmp);
         (thresholds, [0.05, 0.95].map(|fraction| quantile(&rates, fraction)))
     }
-
-    /// Thresholds that are exceeded as rarely as others.
-    fn with_probabilities_of(&self, others: &Thresholds, rng: &mut Xoshiro256PlusPlus) -> Thresholds {
-        let mut thresholds = Thresholds::new();
-        for (evidence, values) in &self.by_evidence {
-            let n_units = values.iter().map(Vec::len).sum::<usize>();
-            let Some(other) = others.get(evidence).filter(|_| n_units >= MIN_UNITS_OF_KIND) else { continue };
-            if let Some((threshold, _)) = fit_threshold(*evidence, values, other.probability, rng) {
-                thresholds.insert(*evidence, threshold);
-            }
-        }
-        thresholds
-    }
 }
 
-/// The threshold of one source, and the tails of resampled subjects.
-fn fit_threshold(
-    evidence: Evidence,
-    values: &[Vec<f64>],
-    probability: f64,
-    rng: &mut Xoshiro256PlusPlus,
-) -> Option<(Threshold, Vec<TailFit>)> {
-    let all: Vec<f64> = values.iter().flatten().copied().collect();
-    let value = TailFit::new(&all)?.threshold(probability).min(evidence.ceiling() + evidence.floor());
+fn n_units(values: &[Vec<f64>]) -> usize {
+    values.iter().map(Vec::len).sum()
+}
+
+/// The tails of resampled subjects.
+fn resampled_tails(values: &[Vec<f64>], rng: &mut Xoshiro256PlusPlus) -> Vec<TailFit> {
     let mut tails = Vec::with_capacity(N_RESAMPLED);
     for _ in 0..N_RESAMPLED {
         let drawn = (0..values.len()).flat_map(|_| &values[rng.random_range(0..values.len())]);
         tails.extend(TailFit::new(&drawn.copied().collect::<Vec<f64>>()));
     }
-    let logs: Vec<f64> = tails.iter().map(|tail| tail.threshold(probability).ln()).collect();
-    let threshold = Threshold { value, log_std_error: std_dev(&logs), n_units: all.len(), probability };
-    Some((threshold, tails))
+    tails
 }
 
-/// The calibrations of [`BUDGETS`] for the same normal units.
+/// The thresholds of [`BUDGETS`] for the same normal units.
 #[derive(Debug)]
-pub struct BudgetCosts([Option<Calibration>; BUDGETS.len()]);
+pub struct BudgetCosts([BTreeMap<Evidence, f64>; BUDGETS.len()]);
 
 impl BudgetCosts {
-    pub fn new(units: &Units, seed: u64) -> Self {
-        Self(BUDGETS.map(|budget| Calibration::fit(units, budget, None, seed)))
+    pub fn new(units: &Units) -> Self {
+        let sources = Sources::of(units, &|_| true);
+        Self(BUDGETS.map(|budget| sources.values(&sources.probabilities(budget, units.days()))))
     }
 
     /// How many jobs of an anomalous kind exceed the thresholds of each budget.
     pub fn found(&self, kind: &str, is_injected: bool, jobs: &[BTreeMap<Evidence, f64>]) -> FoundAtBudgets {
-        let n_found = self.0.each_ref().map(|calibration| {
+        let n_found = self.0.each_ref().map(|thresholds| {
             let exceeds = |(evidence, value): (&Evidence, &f64)| {
-                let threshold = calibration.as_ref().and_then(|one| one.threshold(*evidence, None));
-                threshold.is_some_and(|threshold| *value > threshold.value)
+                thresholds.get(evidence).is_some_and(|threshold| value > threshold)
             };
             jobs.iter().filter(|job| job.iter().any(exceeds)).count()
         });
@@ -419,38 +301,11 @@ impl BudgetCosts {
 
 #[cfg(test)]
 mod tests {
-    use rand_distr::{Exp1, StandardNormal};
-    use workload::{JobId, NodeName};
+    use rand_distr::StandardNormal;
+    use workload::{JobId, Millis, NodeName, Timestamp};
 
     use super::*;
-
-    #[test]
-    fn the_threshold_of_many_units_is_the_value_that_so_many_exceed() {
-        // Logarithms are exponential, as in the model.
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
-        let values: Vec<f64> = (0..50_000).map(|_| rng.sample::<f64, _>(Exp1).exp()).collect();
-        let tail = TailFit::new(&values).unwrap();
-        for probability in [0.1, 0.01, 1e-3, 1e-4] {
-            let exact = -f64::ln(probability);
-            let found = tail.threshold(probability).ln();
-            assert!((found - exact).abs() < 0.12 * exact, "{probability}: {found} {exact}");
-            assert!((tail.probability(tail.threshold(probability)) / probability - 1.0).abs() < 0.25);
-        }
-    }
-
-    #[test]
-    fn few_units_give_a_high_threshold() {
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);
-        let values: Vec<f64> =
-            (0..1_000).map(|_| (0.3 * rng.sample::<f64, _>(StandardNormal)).exp()).collect();
-        let threshold = |n_units: usize| TailFit::new(&values[..n_units]).unwrap().threshold(1e-3);
-        assert!(threshold(5) > 1.2 * threshold(1_000), "{} {}", threshold(5), threshold(1_000));
-        assert!(threshold(1_000) > 2.0);
-        let one = TailFit::new(&[2.0]).unwrap().threshold(1e-3);
-        assert!(one > 4.0 && one.is_finite(), "{one}");
-        assert!(TailFit::new(&[]).is_none() && TailFit::new(&[0.0]).is_none());
-        assert!(TailFit::new(&[3.0; 40]).unwrap().threshold(1e-3) > 3.0);
-    }
+    use crate::evidence::Observation;
 
     fn units(n_jobs: usize, sources: &[Evidence], seed: u64) -> Units {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -506,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_larger_budget_finds_more() {
-        let costs = BudgetCosts::new(&units(500, &[Evidence::Job], 5), 1);
+        let costs = BudgetCosts::new(&units(500, &[Evidence::Job], 5));
         let jobs: Vec<BTreeMap<Evidence, f64>> =
             (0..100).map(|at| [(Evidence::Job, 1.0 + 0.05 * f64::from(at))].into()).collect();
         let found = costs.found("leak", false, &jobs);

@@ -33,7 +33,7 @@ impl fmt::Display for EventSubject {
 }
 
 /// An anomaly, from its beginning to its end.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// The same for the same subject and start, live or from an archive.
     pub id: String,
@@ -62,6 +62,9 @@ pub struct Event {
     /// The probability that the evidence exceeds the threshold, given how uncertain both are.
     pub certainty: f64,
     pub why: String,
+    /// The embedding of the window that opened it, to compare events of one model. It is not part of the JSON.
+    #[serde(skip)]
+    pub embedding: Vec<f32>,
 }
 
 impl Event {
@@ -87,6 +90,14 @@ pub enum EventChange {
 }
 
 impl EventChange {
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Opened(_) => "opened",
+            Self::Reopened(_) => "reopened",
+            Self::Closed(_) => "closed",
+        }
+    }
+
     pub fn event(&self) -> &Event {
         match self {
             Self::Opened(event) | Self::Reopened(event) | Self::Closed(event) => event,

@@ -74,10 +74,10 @@ impl Evidence {
     /// Its part of the budget of false events. Sources that a cluster does not have leave theirs to the others.
     pub const fn weight(self) -> f64 {
         match self {
-            Self::Job => 0.25,
-            Self::Error | Self::Thread => 0.15,
+            Self::Job => 0.3,
+            Self::Thread => 0.2,
             Self::Memory | Self::ForeignCpu => 0.1,
-            Self::Unowned | Self::Region => 0.05,
+            Self::Error | Self::Unowned | Self::Region => 0.05,
             Self::Peers | Self::Node => 0.04,
             Self::Excess | Self::Cluster => 0.035,
         }
@@ -87,8 +87,10 @@ impl Evidence {
     pub const fn floor(self) -> f64 {
         match self {
             Self::Error => 5e-4,
+            // Parts of the largest normal distance.
+            Self::Thread | Self::Job => 0.25,
             // Squared standard deviations.
-            Self::Excess | Self::Thread | Self::Peers | Self::Job | Self::Node | Self::Cluster => 1.0,
+            Self::Excess | Self::Peers | Self::Node | Self::Cluster => 1.0,
             // Per hour.
             Self::Memory => 0.05,
             // Fractions of a thread's time.
@@ -214,7 +216,8 @@ pub fn observe(batch: &WindowBatch, findings: &[Finding], regions: Option<&Regio
             }
         }
         if thread.owner == Owner::Nobody {
-            let busy = |window: usize| busy_fraction(&batch.threads()[window].values, batch.n_channels());
+            let busy =
+                |window: usize| computing_fraction(&batch.threads()[window].values, batch.n_channels());
             all.add(&subject, Evidence::Unowned, of(&busy));
         }
         let usage = batch.usage_of(thread);
@@ -270,7 +273,7 @@ fn largest(windows: std::ops::Range<usize>, value: impl Fn(usize) -> f64) -> (us
 }
 
 /// The fraction of its time that a thread computed.
-pub fn busy_fraction(window: &[f32], n_channels: usize) -> f64 {
+pub fn computing_fraction(window: &[f32], n_channels: usize) -> f64 {
     debug_assert!(n_channels >= N_RATES);
     let steps = window.chunks_exact(n_channels);
     let n_steps = steps.len().max(1) as f64;

@@ -14,6 +14,8 @@ const NAMED_FRACTION: f64 = 0.15;
 /// A feature is named if it is this many standard deviations off, and among the largest.
 const NAMED_Z: f64 = 2.0;
 const MAX_FEATURES: usize = 3;
+/// A feature that differs by less is not named before others.
+const MIN_VISIBLE: f64 = 0.005;
 /// Larger deviations are not given as numbers.
 const MAX_SHOWN_Z: f64 = 100.0;
 /// Means that differ by less are called equal.
@@ -124,8 +126,10 @@ pub fn explain_features(
     from: Timestamp,
     to: Timestamp,
 ) -> Explanation {
-    features.sort_by(|a, b| b.z.abs().total_cmp(&a.z.abs()));
-    let n_named = features.iter().take_while(|feature| feature.z.abs() >= NAMED_Z).count();
+    // Nobody can act on a difference that is not visible, however unlikely it is.
+    features.sort_by(|a, b| b.is_visible().cmp(&a.is_visible()).then(b.z.abs().total_cmp(&a.z.abs())));
+    let is_named = |feature: &&FeatureDeviation| feature.z.abs() >= NAMED_Z && feature.is_visible();
+    let n_named = features.iter().take_while(is_named).count();
     features.truncate(n_named.clamp(1, MAX_FEATURES));
     let named: Vec<String> = features.iter().map(FeatureDeviation::text).collect();
     let text = format!("{}: {}", level.description(), named.join("; "));
@@ -135,7 +139,12 @@ pub fn explain_features(
 impl FeatureDeviation {
     /// The deviation of a feature that is a square root, in natural units.
     pub fn of_square_root(feature: String, observed: f64, expected: f64, z: f64) -> Self {
-        Self { feature, observed: observed.powi(2), expected: expected.max(0.0).powi(2), z }
+        // Features are fractions of time or of memory.
+        Self { feature, observed: observed.powi(2), expected: expected.clamp(0.0, 1.0).powi(2), z }
+    }
+
+    fn is_visible(&self) -> bool {
+        (self.observed - self.expected).abs() >= MIN_VISIBLE
     }
 
     fn text(&self) -> String {

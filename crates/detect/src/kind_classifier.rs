@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use archive::Archive;
 use learn::stats::{mean, softmax, std_dev};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use workload::{Control, JobId};
 
 use crate::archive_windows::Reading;
@@ -119,7 +119,7 @@ pub struct Reliability {
 }
 
 /// A known kind that a window may be of.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KindMatch {
     pub kind: String,
     /// The probability of this kind if the window is of a known kind; sums to one over kinds.

@@ -36,10 +36,12 @@ mod regions;
 mod sample;
 mod split;
 pub mod stretch;
+mod tail;
 #[cfg(test)]
 mod test_archive;
 mod trained;
 mod training;
+mod units;
 mod usage;
 mod variational;
 mod why;

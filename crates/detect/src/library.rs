@@ -11,7 +11,7 @@ use crate::window::WindowBatch;
 const MAX_KINDS: usize = 3;
 
 /// Labelled jobs that events are compared with.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Library {
     pub(crate) points: Vec<LabelledPoint>,
     pub(crate) known: KnownJobs,

@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use workload::JobId;
 
-use crate::calibration::TailFit;
 use crate::data::KnownJobs;
 use crate::detector::Finding;
 use crate::evidence::Evidence;
 use crate::kind_classifier::{KindClassifier, KindMatch, LabelledPoint, features_of};
+use crate::tail::TailFit;
 use crate::usage::JobUsage;
 
 /// Folds of whole jobs, so that no job judges itself.

@@ -5,7 +5,7 @@ use workload::{Cpu, Owner};
 
 use crate::calibration::Threshold;
 use crate::detector::Finding;
-use crate::evidence::{Evidence, Observation, busy_fraction};
+use crate::evidence::{Evidence, Observation, computing_fraction};
 use crate::explain::{Explanation, explain_error};
 use crate::kind_classifier::KindMatch;
 use crate::trained::TrainedDetector;
@@ -94,7 +94,7 @@ impl Opening<'_> {
 
     fn unowned(&self, threads: &[Cpu]) -> String {
         let window = &self.batch.threads()[self.observation.window];
-        let busy = busy_fraction(&window.values, self.batch.n_channels());
+        let busy = computing_fraction(&window.values, self.batch.n_channels());
         let cpus: Vec<String> = threads.iter().map(|cpu| cpu.0.to_string()).collect();
         format!(
             "a process that belongs to no job uses {:.0} % of CPU {} (threads without a job normally at most {:.0} %)",
@@ -133,7 +133,7 @@ impl Opening<'_> {
                 Evidence::Excess | Evidence::Thread | Evidence::Peers => {
                     finding.distances.get(evidence.level()? as usize).copied()
                 }
-                Evidence::Unowned => Some(busy_fraction(&all[window].values, self.batch.n_channels())),
+                Evidence::Unowned => Some(computing_fraction(&all[window].values, self.batch.n_channels())),
                 _ => None,
             }
         };

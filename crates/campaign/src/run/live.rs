@@ -120,9 +120,7 @@ pub fn take_ended(live: &mut Vec<LiveJob>, campaign: &str) -> Result<Vec<LiveJob
                     });
                 }
                 job.own_ticks = ticks_of_children().saturating_sub(before);
-                if let Some(hog) = job.hog.take() {
-                    end_process(hog);
-                }
+                end_processes(job.hog.take().into_iter().collect());
                 ended.push(job);
             }
         }
@@ -135,18 +133,23 @@ pub fn end_all(live: Vec<LiveJob>) {
     for job in live.iter().filter(|job| job.child.is_none()) {
         slurm::cancel(job);
     }
-    let mut children: Vec<Child> = live.into_iter().flat_map(|job| [job.child, job.hog]).flatten().collect();
-    for child in &mut children {
-        drop(child.stdin.take());
+    end_processes(live.into_iter().flat_map(|job| [job.child, job.hog]).flatten().collect());
+}
+
+/// Closes the stdin of processes, which ends them, and kills those that do not end.
+fn end_processes(mut processes: Vec<Child>) {
+    for process in &mut processes {
+        drop(process.stdin.take());
     }
     let deadline = Instant::now() + GRACE;
-    while Instant::now() < deadline && children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
+    let is_running = |process: &mut Child| matches!(process.try_wait(), Ok(None));
+    while Instant::now() < deadline && processes.iter_mut().any(is_running) {
         std::thread::sleep(Duration::from_millis(20));
     }
-    for mut child in children {
-        if matches!(child.try_wait(), Ok(None)) {
-            let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-            let _ = child.wait();
+    for mut process in processes {
+        if is_running(&mut process) {
+            let _ = kill_process_group(Pid::from_child(&process), Signal::KILL);
+            let _ = process.wait();
         }
     }
 }
@@ -169,19 +172,6 @@ pub fn annotate(reading: &mut NodeReading, live: &mut [LiveJob], node_memory_byt
             node_memory_bytes,
             ..JobReading::empty(job.id.clone())
         });
-    }
-}
-
-/// Closes the stdin of a process, which ends it, and waits for it.
-fn end_process(mut process: Child) {
-    drop(process.stdin.take());
-    let deadline = Instant::now() + GRACE;
-    while Instant::now() < deadline && matches!(process.try_wait(), Ok(None)) {
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    if matches!(process.try_wait(), Ok(None)) {
-        let _ = kill_process_group(Pid::from_child(&process), Signal::KILL);
-        let _ = process.wait();
     }
 }
 

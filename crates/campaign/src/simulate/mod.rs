@@ -11,7 +11,7 @@ pub mod schedule;
 
 use std::time::{Duration, Instant};
 
-use archive::{Archive, LoadReport, Selection, WriterSettings};
+use archive::{Archive, LoadReport, Selection};
 use workload::{Control, IdError, Label, Millis, NodeName, NodeReading, Set, Stop, Stopped, Timestamp};
 
 use crate::plan::PlannedCampaign;
@@ -45,6 +45,8 @@ pub enum SimulateError {
     KnownCampaign(String),
     #[error("the archive has readings of {0} at that time already")]
     TimeTaken(NodeName),
+    #[error("{0}")]
+    NotStored(String),
     #[error("the built-in model cannot be read: {0}")]
     BuiltInModel(ModelError),
     #[error(transparent)]
@@ -159,18 +161,18 @@ pub struct StreamStatus {
     pub late: Duration,
 }
 
-/// Streams a simulated cluster into an archive, `speed` times as fast as the clock, until `stop`. One campaign
-/// of the test set follows the other; the labels of each are added when it is complete.
+/// Streams a simulated cluster to `store`, `speed` times as fast as the clock, until `stop`. One campaign of the test
+/// set follows the other; the labels of each are added to the archive when it is complete.
 pub fn stream(
     settings: &ClusterSettings,
     model: &Model,
     archive: &Archive,
     speed: f64,
     stop: &Stop,
+    mut store: impl FnMut(&[NodeReading]) -> Result<(), SimulateError>,
     mut on_second: impl FnMut(StreamStatus, &[NodeReading]),
 ) -> Result<(), SimulateError> {
     settings.check()?;
-    let mut writer = archive.writer(Cluster::source(settings), WriterSettings::default())?;
     let mut started: Option<Instant> = None;
     let mut n_seconds = 0;
     let mut settings = settings.numbered_after(&archive.labels()?);
@@ -180,7 +182,7 @@ pub fn stream(
         let name = format!("live-{}", settings.start.as_epoch_seconds());
         settings.campaigns = vec![PlannedCampaign { name, set: Set::Test }];
         let jobs = match schedule(&settings, stop) {
-            Err(SimulateError::Stopped(_)) => return Ok(writer.close()?),
+            Err(SimulateError::Stopped(_)) => return Ok(()),
             jobs => jobs?,
         };
         let mut cluster = Cluster::new(&settings, &jobs, model)?;
@@ -189,11 +191,11 @@ pub fn stream(
             let started = *started.get_or_insert_with(Instant::now);
             let due = started + Duration::from_secs_f64(n_seconds as f64 / speed);
             if stop.wait(due.saturating_duration_since(Instant::now())) {
-                return Ok(writer.close()?);
+                return Ok(());
             }
             let (time, begin) = (settings.start + Millis::from_seconds(second as i64), Instant::now());
             let readings = cluster.second(time);
-            writer.append(readings)?;
+            store(readings)?;
             n_seconds += 1;
             let late = Instant::now().saturating_duration_since(due);
             on_second(StreamStatus { time, n_seconds, took: begin.elapsed(), late }, readings);

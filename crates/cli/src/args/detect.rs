@@ -79,7 +79,7 @@ pub struct TrainArgs {
     pub json: bool,
 }
 
-/// A model, and the windows it is applied to.
+/// A model, and the jobs it is applied to.
 #[derive(Debug, ClapArgs)]
 pub struct ModelArgs {
     /// The directory of a trained model
@@ -90,6 +90,13 @@ pub struct ModelArgs {
     /// Only the jobs of one set [default: all jobs]
     #[arg(long, value_parser = set_parser())]
     pub set: Option<Set>,
+}
+
+/// A model, and the windows it is applied to.
+#[derive(Debug, ClapArgs)]
+pub struct WindowArgs {
+    #[command(flatten)]
+    pub model: ModelArgs,
     /// Seconds from one window to the next [default: half a window]
     #[arg(long, value_name = "SECONDS")]
     pub stride: Option<u64>,
@@ -105,14 +112,8 @@ pub struct ModelArgs {
     tracewise detect events --model model --data traces --reference labelled --json"
 )]
 pub struct EventsArgs {
-    /// The directory of a trained model
-    #[arg(long, value_name = "DIR")]
-    pub model: PathBuf,
     #[command(flatten)]
-    pub data: DataArgs,
-    /// Only the jobs of one set [default: all jobs]
-    #[arg(long, value_parser = set_parser())]
-    pub set: Option<Set>,
+    pub model: ModelArgs,
     /// An archive with labelled jobs to compare with [default: the archive itself, without the jobs of --set]
     #[arg(long, value_name = "ARCHIVE")]
     pub reference: Option<String>,
@@ -125,7 +126,7 @@ pub struct EventsArgs {
 #[derive(Debug, ClapArgs)]
 pub struct TableArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub windows: WindowArgs,
     /// The file to write, .parquet or .csv
     #[arg(long, value_name = "FILE")]
     pub out: PathBuf,
@@ -174,7 +175,7 @@ pub struct EvaluateArgs {
 )]
 pub struct ExplainArgs {
     #[command(flatten)]
-    pub model: ModelArgs,
+    pub windows: WindowArgs,
     /// Only windows of this job
     #[arg(long, value_name = "ID")]
     pub job: Option<JobId>,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use learn::stats::median;
 use serde::Serialize;
 use workload::label::family;
-use workload::{Label, Millis};
+use workload::{Label, Millis, Timestamp};
 
 use crate::archive_events::FoundEvents;
 use crate::event::Event;
@@ -92,8 +92,8 @@ struct Outcome {
 impl Outcome {
     fn of(label: &Label, events: &[Event], window: Millis) -> Self {
         let about: Vec<&Event> = events.iter().filter(|event| is_about(event, label, window)).collect();
-        let first =
-            about.iter().map(|event| (event.opened - label.start).as_seconds()).min_by(f64::total_cmp);
+        let delay = |event: &&Event| (event.opened - label.start).as_seconds().max(0.0);
+        let first = about.iter().map(delay).min_by(f64::total_cmp);
         let is_responsible = about.iter().any(|event| event.jobs.first().is_none_or(|job| *job == label.job));
         Self { delay_seconds: first, is_responsible }
     }
@@ -101,7 +101,8 @@ impl Outcome {
 
 /// Whether an event names the job of a label, or for a process without a job its threads, at the time of the label.
 fn is_about(event: &Event, label: &Label, window: Millis) -> bool {
-    let overlaps = event.start <= label.end && event.opened + window >= label.start;
+    let end = event.end.unwrap_or(Timestamp::MAX).max(event.opened + window);
+    let overlaps = event.start <= label.end && end >= label.start;
     let is_on_threads = || {
         event.node.as_ref() == Some(&label.node)
             && event.threads.iter().any(|cpu| label.threads.contains(cpu))

@@ -110,7 +110,8 @@ impl Hierarchy {
         let (earlier, later) = of_validation.split_at(middle);
         let fitted_to = |part: &[Pooled]| {
             // A single batch has no other half.
-            let levels = Levels::fit(&of_train, if part.is_empty() { &of_validation } else { part }, size);
+            let part = if part.is_empty() { &of_validation } else { part };
+            let levels = Levels::fit(&of_train, part, &of_validation, size);
             Self { base: base.clone(), mixture: mixture.clone(), of_jobs: of_jobs.clone(), levels }
         };
         Ok(FittedHierarchy {

@@ -17,7 +17,7 @@ use crate::detector::Level;
 use crate::window::WindowBatch;
 
 const N_LEVELS: usize = Level::ALL.len();
-/// The fraction of the distances of a component that its scale exceeds, and how many it needs.
+/// The fraction of the distances of a component in training data that its scale exceeds, and how many it needs.
 const USUAL_FRACTION: f64 = 0.998;
 const MIN_IN_COMPONENT: usize = 50;
 /// With fewer jobs, a common deviation of a node or cluster cannot be separated from that of one job.
@@ -149,7 +149,9 @@ pub struct Levels {
 }
 
 impl Levels {
-    pub fn fit(train: &[Pooled], validation: &[Pooled], size: usize) -> Self {
+    /// Deviations of groups are fitted to `train` and `validation`. `all_validation` sets the scales of components: a
+    /// part of the validation data may lack some of them, or a rare disturbance that is normal for one.
+    pub fn fit(train: &[Pooled], validation: &[Pooled], all_validation: &[Pooled], size: usize) -> Self {
         let jobs: BTreeSet<&Owner> = validation.iter().flat_map(|pooled| &pooled.owners).collect();
         let inflation = 1.0 + INFLATION / jobs.len().max(1) as f64;
         let fit = |groups: &dyn Fn(&Pooled) -> Vec<Vec<Vec<f64>>>, pool| {
@@ -164,7 +166,7 @@ impl Levels {
             thread_scales: Scales::default(),
             job_scales: Scales::default(),
         };
-        levels.fit_scales(validation);
+        levels.fit_scales(train, all_validation);
         // Distances come from validation jobs, which the mixture was not fitted to.
         let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
         for window in validation.iter().flat_map(|pooled| levels.distances(pooled)) {
@@ -188,19 +190,28 @@ impl Levels {
         levels
     }
 
-    /// Finds out how far windows and jobs of each component usually are.
-    fn fit_scales(&mut self, validation: &[Pooled]) {
-        let (mut of_threads, mut of_jobs) = (Vec::new(), Vec::new());
-        for pooled in validation {
+    /// Finds out how far windows and jobs of each component are at most. Training data may contain anomalies that nobody
+    /// has labelled, so its largest distances do not count.
+    fn fit_scales(&mut self, train: &[Pooled], validation: &[Pooled]) {
+        let [in_train, in_validation] = [train, validation].map(|pooled| self.distances_by_component(pooled));
+        let scales = |of: fn(&ByComponent) -> &[(usize, f64)]| {
+            let usual = Scales::fit(of(&in_train), USUAL_FRACTION);
+            usual.max(&Scales::fit(of(&in_validation), 1.0))
+        };
+        (self.thread_scales, self.job_scales) = (scales(|all| &all.threads), scales(|all| &all.jobs));
+    }
+
+    fn distances_by_component(&self, all: &[Pooled]) -> ByComponent {
+        let mut found = ByComponent::default();
+        for pooled in all {
             let distances = self.distances(pooled);
-            of_threads.extend(
-                distances.iter().zip(&pooled.components).map(|(one, component)| (*component, one[1])),
-            );
+            let of_threads = distances.iter().zip(&pooled.components);
+            found.threads.extend(of_threads.map(|(one, component)| (*component, one[1])));
             for (windows, component) in pooled.windows_of_job.iter().zip(&pooled.job_components) {
-                of_jobs.push((*component, distances[windows.start][3]));
+                found.jobs.push((*component, distances[windows.start][3]));
             }
         }
-        (self.thread_scales, self.job_scales) = (Scales::fit(&of_threads), Scales::fit(&of_jobs));
+        found
     }
 
     /// `size` is the number of features.
@@ -308,14 +319,21 @@ fn mean_square(deviation: &[f64]) -> f64 {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Scales(Vec<f64>);
 
+/// Distances of windows and of jobs, each with its mixture component.
+#[derive(Default)]
+struct ByComponent {
+    threads: Vec<(usize, f64)>,
+    jobs: Vec<(usize, f64)>,
+}
+
 impl Scales {
     /// Fits pairs of a component and a distance. A component with few of them has the scale of all.
-    fn fit(distances: &[(usize, f64)]) -> Self {
+    fn fit(distances: &[(usize, f64)], fraction: f64) -> Self {
         let usual = |wanted: &dyn Fn(usize) -> bool| {
             let chosen = distances.iter().filter(|(component, _)| wanted(*component));
             let mut chosen: Vec<f64> = chosen.map(|(_, distance)| *distance).collect();
             chosen.sort_by(f64::total_cmp);
-            (chosen.len() >= MIN_IN_COMPONENT).then(|| quantile(&chosen, USUAL_FRACTION).max(1.0))
+            (chosen.len() >= MIN_IN_COMPONENT).then(|| quantile(&chosen, fraction).max(1.0))
         };
         let of_all = usual(&|_| true).unwrap_or(1.0);
         let n_components = distances.iter().map(|(component, _)| component + 1).max().unwrap_or(0);
@@ -328,6 +346,12 @@ impl Scales {
 
     fn of(&self, component: usize) -> f64 {
         self.0.get(component).copied().unwrap_or(1.0)
+    }
+
+    /// The larger scale of each component.
+    fn max(&self, other: &Self) -> Self {
+        let n_components = self.0.len().max(other.0.len());
+        Self((0..n_components).map(|component| self.of(component).max(other.of(component))).collect())
     }
 
     fn to_tensor(&self) -> Tensor {

@@ -7,7 +7,7 @@ use workload::{NodeName, Timestamp};
 
 use super::{Candidate, Judged, Monitor, Track, is_responsible};
 use crate::event::{Event, EventChange, EventSubject};
-use crate::evidence::{Observation, Subject};
+use crate::evidence::{Evidence, Observation, Subject};
 
 /// A job is affected by another if the logarithm of its strength is below this part of the other's.
 const AFFECTED_PART: f64 = 0.4;
@@ -15,6 +15,9 @@ const AFFECTED_PART: f64 = 0.4;
 const NODE_QUORUM: Quorum = Quorum { n_jobs: 3, fraction: 0.6, n_nodes: 1 };
 /// The same for the cluster, on so many nodes.
 const CLUSTER_QUORUM: Quorum = Quorum { n_jobs: 5, fraction: 0.3, n_nodes: 2 };
+
+/// Deviations that begin within this part of a window of each other begin at the same time.
+const SAME_ONSET: i64 = 4;
 
 /// How many jobs make an event of what they have in common.
 struct Quorum {
@@ -46,9 +49,13 @@ impl Monitor<'_> {
             let n_nodes =
                 jobs.iter().map(|one| one.observation.subject.node()).collect::<BTreeSet<_>>().len();
             let n_enough = quorum.n_jobs.max((n_jobs as f64 * quorum.fraction).ceil() as usize);
-            let is_known =
-                |event: &Event| is_responsible(event, &common) || event.subject == EventSubject::Cluster;
-            if jobs.len() < n_enough || n_nodes < quorum.n_nodes || self.open_events().any(is_known) {
+            let is_quorum = jobs.len() >= n_enough && n_nodes >= quorum.n_nodes;
+            let is_known = |event: &Event| {
+                let is_about_jobs = !event.jobs.is_empty();
+                is_about_jobs && is_responsible(event, &common) || event.subject == EventSubject::Cluster
+            };
+            let has_common_cause = common.node().is_some() && self.have_common_cause(&jobs);
+            if !(is_quorum || has_common_cause) || self.open_events().any(is_known) {
                 continue;
             }
             let strongest = jobs[0];
@@ -65,6 +72,34 @@ impl Monitor<'_> {
             });
         }
         changes
+    }
+
+    /// Whether at least two jobs of a node, none of them part of an event yet, deviate at the same moment, by the same
+    /// evidence and about as much.
+    fn have_common_cause(&self, jobs: &[&Candidate<'_>]) -> bool {
+        let Some((strongest, others)) = jobs.split_first() else { return false };
+        let is_alike = |one: &Candidate<'_>| {
+            one.observation.evidence == strongest.observation.evidence
+                && one.ratio.ln() >= AFFECTED_PART * strongest.ratio.ln()
+        };
+        let is_in_no_event = |one: &Candidate<'_>| {
+            self.tracks.get(&one.observation.subject).is_none_or(|track| track.event.is_none())
+        };
+        !others.is_empty()
+            && others.iter().all(|one| is_alike(one))
+            && jobs.iter().all(|one| is_in_no_event(one))
+    }
+
+    /// Whether a job began to deviate at the same time as that of an event, and by the same evidence: what many jobs of a
+    /// cluster share, such as storage, is reported once. Memory and CPU time of others are a job's own.
+    pub(super) fn has_same_cause(&self, observation: &Observation, event: &Event) -> bool {
+        let can_be_shared = observation.evidence == Evidence::Error || observation.evidence.level().is_some();
+        let first = self.tracks.get(&observation.subject).and_then(|track| track.first_above);
+        can_be_shared
+            && observation.subject.job().is_some()
+            && !event.jobs.is_empty()
+            && event.level == observation.evidence
+            && first.is_some_and(|first| (first - event.start).0.abs() <= self.length.0 / SAME_ONSET)
     }
 
     /// Whether a subject began to deviate within the last two windows.
@@ -109,12 +144,14 @@ impl Monitor<'_> {
             Subject::Cluster => true,
             Subject::Node { node } => is_cluster || event.nodes.contains(node),
             Subject::Job { node, job } => {
-                // What begins to deviate together with the cluster, or with most jobs of a node, is part of it.
+                // What begins to deviate together with the cluster, or with other jobs of a node, is part of it.
                 let is_common =
                     is_cluster || event.subject == EventSubject::Node && event.nodes.contains(node);
+                let is_part = event.jobs.contains(job) || self.is_new(subject, event.opened);
+                // An event of threads without a job explains nothing about jobs.
                 event.jobs.first() == Some(job)
-                    || is_common && (event.jobs.contains(job) || self.is_new(subject, event.opened))
-                    || event.nodes.contains(node) && is_weaker
+                    || !event.jobs.is_empty() && is_common && is_part
+                    || !event.jobs.is_empty() && event.nodes.contains(node) && is_weaker
             }
             Subject::Unowned { node } | Subject::Unattributed { node } => {
                 event.nodes.contains(node) && is_weaker

@@ -92,6 +92,8 @@ pub struct Monitor<'a> {
     progress: Progress,
     /// The length of a window.
     length: Millis,
+    /// The evidence of the last batch.
+    strengths: BTreeMap<Subject, f64>,
 }
 
 impl<'a> Monitor<'a> {
@@ -116,7 +118,29 @@ impl<'a> Monitor<'a> {
             events: BTreeMap::new(),
             progress: Progress::new(detector.event_spec().length()),
             length: detector.event_spec().length(),
+            strengths: BTreeMap::new(),
         })
+    }
+
+    /// Continues with events that were open when another monitor ended, which had seen windows up to `time`.
+    pub fn resume(&mut self, open: Vec<Event>, time: Timestamp) {
+        for event in open {
+            let subject = match (event.subject, event.node.clone(), event.jobs.first()) {
+                (EventSubject::Job, Some(node), Some(job)) => Subject::Job { node, job: job.clone() },
+                (EventSubject::Node, Some(node), Some(_)) => Subject::Node { node },
+                (EventSubject::Node, Some(node), None) => Subject::Unowned { node },
+                _ => Subject::Cluster,
+            };
+            let track = self.tracks.entry(subject).or_insert_with(|| Track::new(time));
+            track.last_near = Some(time);
+            track.event = Some(event.id.clone());
+            self.events.insert(event.id.clone(), event);
+        }
+    }
+
+    /// The evidence of the last batch about each subject, in units of its threshold: above 1 is anomalous.
+    pub fn strengths(&self) -> &BTreeMap<Subject, f64> {
+        &self.strengths
     }
 
     /// The events that are open.
@@ -153,6 +177,7 @@ impl<'a> Monitor<'a> {
         changes.extend(self.close(batch, end));
         changes.extend(self.open(Judged { batch, findings: &mut findings, evaluated: &evaluated, end }));
         self.forget(end);
+        self.strengths = evaluated.into_iter().map(|(subject, one)| (subject, one.now)).collect();
         changes
     }
 
@@ -238,7 +263,9 @@ impl<'a> Monitor<'a> {
                     continue;
                 }
             }
-            let covering = self.open_events().find(|event| self.is_covered(subject, ratio, &event.id));
+            let covering = self.open_events().find(|event| {
+                self.is_covered(subject, ratio, &event.id) || self.has_same_cause(observation, event)
+            });
             match (covering.map(|event| event.id.clone()), subject) {
                 (Some(_), Subject::Node { .. } | Subject::Cluster) => {}
                 (Some(id), _) => changes.extend(self.attach(subject, &id)),
@@ -313,6 +340,7 @@ impl<'a> Monitor<'a> {
             kinds,
             certainty,
             why,
+            embedding: finding.embedding,
         };
         self.events.insert(id, event.clone());
         Some(EventChange::Opened(event))
@@ -387,7 +415,7 @@ fn rank(subject: &Subject) -> u8 {
     }
 }
 
-/// The jobs that were evaluated, those that deviate most first.
+/// The jobs that deviate, the strongest first; all of them if none deviates by itself.
 fn strongest_jobs(
     evaluated: &BTreeMap<Subject, Evaluated>,
     is_wanted: impl Fn(&Subject) -> bool,
@@ -396,7 +424,9 @@ fn strongest_jobs(
     let mut jobs: Vec<(&JobId, f64)> =
         wanted.filter_map(|(subject, one)| Some((subject.job()?, one.now))).collect();
     jobs.sort_by(|a, b| b.1.total_cmp(&a.1));
-    jobs.into_iter().map(|(job, _)| job.clone()).collect()
+    let n_deviating = jobs.iter().take_while(|(_, strength)| *strength > 1.0).count();
+    let n_named = if n_deviating == 0 { jobs.len() } else { n_deviating };
+    jobs.into_iter().take(n_named).map(|(job, _)| job.clone()).collect()
 }
 
 /// Whether an event is about a subject itself, and not about others that affect it.

@@ -13,7 +13,7 @@ use crate::output::{print, print_json};
 use crate::signals::stop_on_signals;
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let applied = Applied::open(&args.model, config)?;
+    let applied = Applied::open(&args.windows, config)?;
     let detector = &applied.detector;
     let names: Vec<String> = (0..detector.n_embedding()).map(|axis| format!("z{axis}")).collect();
     let mut columns = KEY.to_vec();

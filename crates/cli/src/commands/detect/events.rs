@@ -10,7 +10,7 @@ use archive::Archive;
 use report::text::{show_count, show_duration};
 use workload::{Control, Stop};
 
-use super::{labelled_points, with_hint};
+use super::{labelled_points, reference_of, with_hint};
 use crate::args::EventsArgs;
 use crate::config::Config;
 use crate::output::{print, print_json};
@@ -22,14 +22,14 @@ use crate::times::show_time;
 const MAX_KINDS: usize = 2;
 
 pub fn run(args: &EventsArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let detector = TrainedDetector::read(&args.model)?;
-    let archive = args.data.open(config)?;
+    let detector = TrainedDetector::read(&args.model.model)?;
+    let archive = args.model.data.open(config)?;
     detector.check_period(&archive).map_err(with_hint)?;
     let stop = stop_on_signals(None)?;
     let labels = archive.labels()?;
     let known = KnownJobs::new(&labels);
     let mut library = library(&detector, &archive, args.reference.as_deref(), config, &stop)?;
-    if let Some(set) = args.set.filter(|_| args.reference.is_none()) {
+    if let Some(set) = args.model.set.filter(|_| args.reference.is_none()) {
         // What is to be found must not be known beforehand.
         let is_judged =
             |job: &workload::JobId| labels.iter().any(|label| label.set == set && label.job == *job);
@@ -38,7 +38,7 @@ pub fn run(args: &EventsArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let progress = Progress::new(format!("looking for events in {}", archive.address()));
     let report = |done, total| progress.update(done, total);
     let control = Control::new(&stop, &report);
-    let filter = match args.set {
+    let filter = match args.model.set {
         Some(set) => WindowFilter::of_set(
             &archive,
             &labels,
@@ -85,17 +85,9 @@ pub fn library(
     config: &Config,
     stop: &Stop,
 ) -> anyhow::Result<Library> {
-    let opened;
-    let reference = match reference {
-        Some(address) => {
-            opened = Archive::open(address, &config.archive_settings())?;
-            detector.check_period(&opened).map_err(with_hint)?;
-            &opened
-        }
-        None => archive,
-    };
+    let reference = reference_of(archive, reference, detector, config)?;
     let known = KnownJobs::new(&reference.labels()?);
-    Ok(Library::new(labelled_points(detector, reference, stop)?, known))
+    Ok(Library::new(labelled_points(detector, &reference, stop)?, known))
 }
 
 /// An event on the terminal: what, where and since when; then why; then what it resembles.

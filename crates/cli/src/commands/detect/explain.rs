@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::process::ExitCode;
 
 use ::detect::{Explanation, KindClassifier, KindMatch, KnownJobs, Level, RankedWindow, Ranking};
-use archive::Archive;
 use serde::Serialize;
 use workload::{Cpu, JobId, NodeName};
 
 use super::events::kinds_text;
-use super::{Applied, labelled_points, with_hint};
+use super::{Applied, labelled_points, reference_of};
 use crate::args::ExplainArgs;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json};
@@ -31,19 +30,11 @@ struct ExplainedWindow {
 }
 
 pub fn run(args: &ExplainArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let applied = Applied::open(&args.model, config)?;
+    let applied = Applied::open(&args.windows, config)?;
     let detector = &applied.detector;
     let stop = stop_on_signals(None)?;
-    let opened;
-    let reference = match &args.reference {
-        Some(address) => {
-            opened = Archive::open(address, &config.archive_settings())?;
-            detector.check_period(&opened).map_err(with_hint)?;
-            &opened
-        }
-        None => &applied.archive,
-    };
-    let points = labelled_points(detector, reference, &stop)?;
+    let reference = reference_of(&applied.archive, args.reference.as_deref(), detector, config)?;
+    let points = labelled_points(detector, &reference, &stop)?;
     note_reliability(KindClassifier::fit(&points).as_ref());
     let mut ranking = Ranking::new(args.top);
     applied.for_each(&stop, |batch| {

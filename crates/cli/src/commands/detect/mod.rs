@@ -2,7 +2,7 @@
 
 mod embed;
 mod evaluate;
-mod events;
+pub mod events;
 mod explain;
 mod score;
 mod train;
@@ -21,7 +21,7 @@ use archive::Archive;
 use files::table::{Cell, CellKind};
 use workload::{Control, Stop};
 
-use crate::args::{DetectCommand, ModelArgs};
+use crate::args::{DetectCommand, WindowArgs};
 use crate::config::Config;
 use crate::progress::Progress;
 
@@ -59,13 +59,13 @@ fn with_hint(error: DetectError) -> anyhow::Error {
 struct Applied<'a> {
     detector: TrainedDetector,
     archive: Archive,
-    args: &'a ModelArgs,
+    args: &'a WindowArgs,
 }
 
 impl<'a> Applied<'a> {
-    fn open(args: &'a ModelArgs, config: &Config) -> anyhow::Result<Self> {
-        let detector = TrainedDetector::read(&args.model)?;
-        let archive = args.data.open(config)?;
+    fn open(args: &'a WindowArgs, config: &Config) -> anyhow::Result<Self> {
+        let detector = TrainedDetector::read(&args.model.model)?;
+        let archive = args.model.data.open(config)?;
         detector.check_period(&archive).map_err(with_hint)?;
         Ok(Self { detector, archive, args })
     }
@@ -87,7 +87,7 @@ impl<'a> Applied<'a> {
         let archive = &self.archive;
         let spec = self.detector.window_spec(self.stride()?);
         let quietly = Control::new(stop, &|_, _| {});
-        let filter = match self.args.set {
+        let filter = match self.args.model.set {
             Some(set) => WindowFilter::of_set(archive, &archive.labels()?, set, &spec, quietly)?,
             None => WindowFilter::All,
         };
@@ -116,6 +116,19 @@ impl<'a> Applied<'a> {
         }
         Ok(())
     }
+}
+
+/// The archive with labelled jobs to compare with: the one that was named, or the archive itself.
+fn reference_of(
+    archive: &Archive,
+    address: Option<&str>,
+    detector: &TrainedDetector,
+    config: &Config,
+) -> anyhow::Result<Archive> {
+    let Some(address) = address else { return Ok(archive.clone()) };
+    let reference = Archive::open(address, &config.archive_settings())?;
+    detector.check_period(&reference).map_err(with_hint)?;
+    Ok(reference)
 }
 
 /// The windows of the labelled jobs of an archive, for comparison.

@@ -27,7 +27,7 @@ struct JobScores {
 }
 
 pub fn run(args: &TableArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let applied = Applied::open(&args.model, config)?;
+    let applied = Applied::open(&args.windows, config)?;
     let detector = &applied.detector;
     let known = KnownJobs::new(&applied.archive.labels()?);
     if detector.calibration.is_none() {

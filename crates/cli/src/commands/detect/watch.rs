@@ -66,14 +66,8 @@ pub fn run(args: &WatchArgs, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn print_change(as_json: bool, time: Timestamp, change: &EventChange) -> anyhow::Result<()> {
-    let name = match change {
-        EventChange::Opened(_) => "opened",
-        EventChange::Reopened(_) => "reopened",
-        EventChange::Closed(_) => "closed",
-    };
-    let event = change.event();
     if as_json {
-        return print_json_line(&json!({ "time": time, "change": name, "event": event }));
+        return print_json_line(&json!({ "time": time, "change": change.name(), "event": change.event() }));
     }
     match change {
         EventChange::Opened(event) => print_event(event),

@@ -8,14 +8,15 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, anyhow, bail};
-use archive::{Archive, LoadReport};
+use archive::{Archive, LoadReport, WriterSettings};
+use campaign::simulate::cluster::Cluster;
 use campaign::simulate::model::Model;
 use campaign::simulate::schedule::ClusterSettings;
 use campaign::simulate::{SimulateError, into_archive, recorded_model, stream};
 use files::Limits;
 use report::text::{show_bytes, show_count};
 use serde_json::json;
-use workload::{Control, Label, Millis, Timestamp};
+use workload::{Control, Label, Millis, NodeReading, Timestamp};
 
 use crate::args::SimulateArgs;
 use crate::config::{Config, read_text};
@@ -150,7 +151,12 @@ fn run_live(
         archive.address()
     ));
     let mut view = View::new(args.json);
-    stream(settings, model, archive, args.speed, &stop, |status, readings| view.show(&status, readings))
-        .map_err(with_hint)?;
+    let mut writer = archive.writer(Cluster::source(settings), WriterSettings::default())?;
+    let store = |readings: &[NodeReading]| Ok(writer.append(readings)?);
+    stream(settings, model, archive, args.speed, &stop, store, |status, readings| {
+        view.show(&status, readings)
+    })
+    .map_err(with_hint)?;
+    writer.close()?;
     Ok(ExitCode::SUCCESS)
 }
