@@ -4,9 +4,9 @@
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
 
-run: ## Build Tracewise, simulate a cluster, train a detector on it and watch the cluster live
+run: ## Build Tracewise and run the service with a simulated cluster
 	@scripts/build
-	@scripts/run
+	@target/release/tracewise demo
 
 agent: ## Build the node agent: target/agent/tracewise-agent
 	cargo build --profile agent --package agent --bin tracewise-agent

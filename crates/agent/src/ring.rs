@@ -3,16 +3,20 @@
 use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::read::DeflateDecoder;
 use flate2::write::DeflateEncoder;
-use workload::samples::Segment;
+use workload::samples::{Position, Segment};
 use workload::{Millis, NodeReading, Source, Timestamp};
 
 /// A segment opens with whole counters, so a short one is dear; and is handed out whole, so a long
 /// one is.
 const READINGS_PER_SEGMENT: usize = 120;
+
+/// The most segments that are handed out at once.
+const MAX_SEGMENTS: usize = 10;
 
 /// How much is kept.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +27,8 @@ pub struct Keep {
 
 #[derive(Debug)]
 pub struct Ring {
+    /// Identifies the ring: numbers of readings are those of this ring.
+    start: u64,
     source: Source,
     keep: Keep,
     closed: VecDeque<Closed>,
@@ -31,6 +37,18 @@ pub struct Ring {
     n_bytes: usize,
     /// How many readings ever came before the open segment.
     n_before: u64,
+}
+
+/// The readings after a position.
+#[derive(Debug)]
+pub struct Following {
+    /// Readings of the first segment that are before the position.
+    pub n_skipped: usize,
+    pub segments: Vec<Kept>,
+    /// Readings after the position that are no longer kept.
+    pub n_lost: u64,
+    /// The position after the last of the segments.
+    pub position: Position,
 }
 
 /// A segment that is full.
@@ -81,7 +99,9 @@ impl Kept {
 
 impl Ring {
     pub fn new(source: Source, keep: Keep) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
+            start: since_epoch.as_nanos() as u64,
             source,
             keep,
             closed: VecDeque::new(),
@@ -144,6 +164,32 @@ impl Ring {
             }
             None => None,
         }
+    }
+
+    /// What follows a position: at most [`MAX_SEGMENTS`] segments. A position of another ring, or none, is before all
+    /// that is kept.
+    pub fn after(&self, position: Option<Position>) -> Following {
+        let asked = position.filter(|position| position.start == self.start).map(|position| position.next);
+        let first_kept = self.closed.front().map_or(self.n_before, |closed| closed.first);
+        let from = asked.unwrap_or(first_kept).max(first_kept);
+        let mut following = Following {
+            n_skipped: 0,
+            segments: Vec::new(),
+            n_lost: asked.map_or(0, |asked| first_kept.saturating_sub(asked)),
+            position: Position { start: self.start, next: from },
+        };
+        let n_all = self.n_before + self.n_in_open as u64;
+        while following.segments.len() < MAX_SEGMENTS
+            && let Some((first, segment)) = self.segment_from(following.position.next)
+        {
+            if following.segments.is_empty() {
+                following.n_skipped = (from - first) as usize;
+            }
+            following.segments.push(segment);
+            let next = self.closed.iter().map(|closed| closed.first).chain([self.n_before]);
+            following.position.next = next.filter(|next| *next > first).min().unwrap_or(n_all);
+        }
+        following
     }
 
     /// The segments with readings since `from`.
@@ -211,5 +257,30 @@ mod tests {
         assert_eq!(ring.segment_from(1).unwrap().0, 0);
         assert_eq!(ring.segment_from(2).unwrap().0, 2);
         assert!(ring.segment_from(4).is_none());
+    }
+
+    #[test]
+    fn a_client_gets_every_reading_once_and_is_told_what_is_lost() {
+        let mut ring = ring(Keep { time: Millis::HOUR, bytes: usize::MAX });
+        let mut position = None;
+        let mut seen = Vec::new();
+        for second in 0..3_000 {
+            ring.push(&reading(second));
+            if second % 7 == 3 || second == 2_999 {
+                let following = ring.after(position);
+                assert_eq!(following.n_lost, 0);
+                let all = following.segments.into_iter().map(Kept::bytes).collect::<Vec<_>>();
+                let readings = all.iter().flat_map(|segment| samples::read_segment(segment));
+                seen.extend(readings.skip(following.n_skipped).map(|read| read.unwrap().1.time.0 / 1_000));
+                position = Some(following.position);
+            }
+        }
+        assert_eq!(seen, (0..3_000).collect::<Vec<i64>>());
+        assert!(ring.after(position).segments.is_empty());
+        let mut other = self::ring(Keep { time: Millis(600_000), bytes: usize::MAX });
+        (0..3_000).for_each(|second| other.push(&reading(second)));
+        assert_eq!(other.after(position).n_lost, 0, "a position of another ring");
+        let early = Position { next: 10, ..other.after(None).position };
+        assert!(other.after(Some(early)).n_lost > 2_000);
     }
 }

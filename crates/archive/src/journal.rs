@@ -65,8 +65,10 @@ impl Journal {
 
     /// Adds readings; when this returns they survive a crash. After an error none of them is
     /// accepted, and the caller has to [`close`](Self::close) this segment before it tries again.
-    pub fn append(&mut self, readings: &[NodeReading], source: &Source) -> Result<()> {
-        readings.iter().try_for_each(|reading| self.encode(reading, source))?;
+    pub fn append(&mut self, groups: &[(&Source, &[NodeReading])]) -> Result<()> {
+        for (source, readings) in groups {
+            readings.iter().try_for_each(|reading| self.encode(reading, source))?;
+        }
         self.write(true)
     }
 
@@ -219,7 +221,7 @@ pub mod testing {
         let mut journal = Journal::new(folder.to_owned()).unwrap();
         let ends = (0..n_readings).map(|second| {
             journal.block_length = if second % per_block == 0 { Duration::ZERO } else { Duration::MAX };
-            journal.append(&[reading(second)], &source).unwrap();
+            journal.append(&[(&source, &[reading(second)])]).unwrap();
             journal.bytes()
         });
         let ends = ends.collect();

@@ -75,15 +75,24 @@ impl Writer {
     /// Accepts readings. When this returns they survive a crash; after an error none was
     /// accepted, and the same readings may be offered again.
     pub fn append(&mut self, readings: &[NodeReading]) -> Result<()> {
-        for reading in readings {
-            check_node(&reading.node)?;
-            check_time(&reading.node, reading.time)?;
-        }
+        let source = self.source.clone();
+        self.append_groups(&[(&source, readings)])
+    }
+
+    /// The same for readings of several sources, which are accepted together.
+    pub fn append_groups(&mut self, groups: &[(&Source, &[NodeReading])]) -> Result<()> {
+        groups.iter().flat_map(|(_, readings)| *readings).try_for_each(Self::check)?;
         let is_old = self.journal.age().is_some_and(|age| age >= self.settings.segment_length);
         if is_old || self.journal.bytes() >= self.settings.segment_bytes {
             self.end_segment();
         }
-        self.journal.append(readings, &self.source).inspect_err(|_| self.end_segment())
+        self.journal.append(groups).inspect_err(|_| self.end_segment())
+    }
+
+    /// Rejects a reading that no archive can hold.
+    pub fn check(reading: &NodeReading) -> Result<()> {
+        check_node(&reading.node)?;
+        check_time(&reading.node, reading.time)
     }
 
     fn end_segment(&mut self) {

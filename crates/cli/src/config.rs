@@ -12,6 +12,7 @@ use archive::{Retention, Settings};
 use detect::DetectorConfig;
 use files::Limits;
 use serde::{Deserialize, Serialize};
+use serve::ServeSettings;
 use toml::{Table, Value};
 
 use crate::access::{PASSWORD_VARIABLE, TOKEN_VARIABLE};
@@ -32,6 +33,7 @@ pub struct Config {
     pub archive: ArchiveConfig,
     pub record: RecordConfig,
     pub detector: DetectorConfig,
+    pub serve: ServeSettings,
     pub limits: LimitsConfig,
 }
 
@@ -100,6 +102,7 @@ impl Config {
     pub fn check(&self) -> anyhow::Result<()> {
         self.archive.s3.check().context("[archive.s3]")?;
         self.detector.clone().validate().context("[detector]")?;
+        self.serve.check().context("[serve]")?;
         self.limits.check().context("[limits]")
     }
 
@@ -151,6 +154,7 @@ impl Config {
         config.archive.retention.max_age = Some(Written::new(Duration::ZERO, ""));
         config.archive.retention.max_size = Some(Written::new(0, ""));
         config.detector.interval = Some(workload::Millis::SECOND);
+        config.serve.web_config = Some(PathBuf::new());
         config
     }
 

@@ -21,6 +21,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+/// The user without rights.
+const NOBODY: u32 = 65_534;
 const READY_WITHIN: Duration = Duration::from_secs(60);
 const PORTS: Range<u16> = 20_000..32_000;
 
@@ -94,9 +96,15 @@ impl Server {
     /// The same on a port that was chosen before.
     pub fn start_on(port: u16, program: &Path, arguments: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(program);
+        command.args(arguments(folder.path()));
+        Self::run(command, port, folder)
+    }
+
+    /// Runs a command in a folder and waits until it answers on a port.
+    fn run(mut command: Command, port: u16, folder: tempfile::TempDir) -> Self {
         let log = std::fs::File::create(folder.path().join("log")).unwrap();
-        let child = Command::new(program)
-            .args(arguments(folder.path()))
+        let child = command
             .current_dir(folder.path())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
@@ -104,8 +112,9 @@ impl Server {
             .process_group(0)
             .spawn()
             .unwrap();
+        let program = PathBuf::from(command.get_program());
         let mut server = Self { child, port, folder };
-        server.wait_until_it_answers(program);
+        server.wait_until_it_answers(&program);
         server
     }
 
@@ -187,6 +196,44 @@ pub fn prometheus(openmetrics: Option<&str>, targets: &[String]) -> Option<Serve
     }))
 }
 
+/// The configuration of a scraper of one target, every second, as node `n1`.
+fn scrape_config(target: &str) -> String {
+    format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs:\n- job_name: node\n  static_configs:\n  \
+         - {{targets: ['{target}'], labels: {{node: n1}}}}\n"
+    )
+}
+
+/// A Prometheus that scrapes a target and sends what it gets to `url`.
+pub fn prometheus_to(url: &str, target: &str) -> Option<Server> {
+    let program = program("prometheus/usr/bin/prometheus")?;
+    Some(Server::start(&program, |port, folder| {
+        let queue = "  queue_config: {batch_send_deadline: 1s}\n";
+        let config = format!("{}remote_write:\n- url: {url}\n{queue}", scrape_config(target));
+        std::fs::write(folder.join("prometheus.yml"), config).unwrap();
+        vec![
+            "--config.file=prometheus.yml".into(),
+            "--storage.tsdb.path=data".into(),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ]
+    }))
+}
+
+/// A vmagent that scrapes a target and sends what it gets to `url`.
+pub fn vmagent_to(url: &str, target: &str) -> Option<Server> {
+    let program = program("victoria-metrics/usr/bin/vmagent")?;
+    Some(Server::start(&program, |port, folder| {
+        std::fs::write(folder.join("scrape.yml"), scrape_config(target)).unwrap();
+        vec![
+            "-promscrape.config=scrape.yml".into(),
+            format!("-remoteWrite.url={url}"),
+            "-remoteWrite.tmpDataPath=queue".into(),
+            "-remoteWrite.flushInterval=1s".into(),
+            format!("-httpListenAddr=127.0.0.1:{port}"),
+        ]
+    }))
+}
+
 /// Problems that `promtool` finds in a page of metrics; empty if there are none.
 pub fn promtool_check(page: &str) -> Option<String> {
     let program = program("prometheus/usr/bin/promtool")?;
@@ -200,6 +247,41 @@ pub fn promtool_check(page: &str) -> Option<String> {
     child.stdin.take().unwrap().write_all(page.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     Some(String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+}
+
+/// An empty PostgreSQL. Its address is that of [`postgres_url`].
+pub fn postgres() -> Option<Server> {
+    let program = program("postgresql/usr/lib/postgresql/15/bin/postgres")?;
+    let folder = tempfile::tempdir().unwrap();
+    let libraries = components().join("postgresql/usr/lib/x86_64-linux-gnu");
+    // PostgreSQL does not run as root.
+    let is_root = rustix::process::geteuid().is_root();
+    let command = |program: &Path| {
+        let mut command = Command::new(program);
+        command.env("LD_LIBRARY_PATH", &libraries).env("PGDATA", folder.path().join("data"));
+        if is_root {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    if is_root {
+        std::os::unix::fs::chown(folder.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let made = command(&program.with_file_name("initdb"))
+        .args(["--auth=trust", "--username=tracewise", "--no-sync"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let port = free_port();
+    let mut server = command(&program);
+    server.args(["-h", "127.0.0.1", "-p", &port.to_string(), "-k", "", "-F"]);
+    Some(Server::run(server, port, folder))
+}
+
+/// The address of a database of [`postgres`].
+pub fn postgres_url(server: &Server) -> String {
+    format!("postgres://tracewise@127.0.0.1:{}/postgres", server.port)
 }
 
 pub fn node_exporter() -> Option<Server> {

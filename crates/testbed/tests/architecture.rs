@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 13] = [
+const LEVELS: [(&str, u32); 15] = [
     ("files", 1),
     ("net", 1),
     ("workload", 1),
@@ -18,7 +18,9 @@ const LEVELS: [(&str, u32); 13] = [
     ("jobs", 3),
     ("workflows", 3),
     ("agent", 4),
+    ("lifecycle", 4),
     ("campaign", 5),
+    ("serve", 6),
     ("cli", 7),
     ("testbed", 0),
 ];

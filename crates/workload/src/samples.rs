@@ -1,6 +1,8 @@
 //! The format in which an agent sends readings: segments of [`codec`](crate::codec), one after
 //! another, or one line of JSON per reading.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -25,6 +27,39 @@ pub enum SamplesError {
     /// They are truncated or garbled.
     #[error("the samples end too early, or are damaged")]
     Damaged,
+    /// A position that no agent has sent.
+    #[error("this is not a position in the readings of an agent")]
+    Position,
+}
+
+/// The response header with the [`Position`] after the readings of the response.
+pub const POSITION_HEADER: &str = "tracewise-position";
+/// The response header with the number of readings after the position of the request that the agent no longer has.
+pub const LOST_HEADER: &str = "tracewise-lost";
+
+/// How far a client has read the readings of an agent. The agent numbers its readings from its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Identifies a start of the agent.
+    pub start: u64,
+    /// The number of the next reading.
+    pub next: u64,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}-{}", self.start, self.next)
+    }
+}
+
+impl FromStr for Position {
+    type Err = SamplesError;
+
+    fn from_str(text: &str) -> Result<Self, SamplesError> {
+        let (start, next) = text.split_once('-').ok_or(SamplesError::Position)?;
+        let start = u64::from_str_radix(start, 16).map_err(|_| SamplesError::Position)?;
+        Ok(Self { start, next: next.parse().map_err(|_| SamplesError::Position)? })
+    }
 }
 
 /// Readings that were written by one encoder.

@@ -16,10 +16,11 @@ use hyper::header::{
 };
 use hyper::{HeaderMap, Method, Request, Response, StatusCode};
 use tokio::sync::Semaphore;
+use workload::samples::{Position, Segment};
 use workload::{Timestamp, samples};
 
 use crate::exposition::Format;
-use crate::ring::Kept;
+use crate::ring::{Following, Kept};
 use crate::service::Shared;
 
 /// Limits concurrent requests for all samples.
@@ -104,6 +105,7 @@ fn gzip(body: &[u8]) -> std::io::Result<Vec<u8>> {
 fn samples(query: &str, shared: &Shared) -> Answer {
     let mut since = Timestamp::MIN;
     let mut as_lines = false;
+    let mut after = None;
     for (key, value) in query
         .split('&')
         .filter(|pair| !pair.is_empty())
@@ -111,13 +113,21 @@ fn samples(query: &str, shared: &Shared) -> Answer {
     {
         match (key, value, value.parse::<f64>()) {
             ("since", _, Ok(seconds)) if seconds.is_finite() => since = Timestamp((seconds * 1e3) as i64),
+            ("after", "", _) => after = Some(None),
+            ("after", position, _) if position.parse::<Position>().is_ok() => {
+                after = Some(position.parse().ok())
+            }
             ("format", "jsonl", _) => as_lines = true,
             ("format", "binary", _) => as_lines = false,
             _ => {
-                let reason = "only since=<epoch seconds> and format=binary or jsonl can be asked for\n";
+                let reason = "only since=<epoch seconds>, after=<position> and format=binary or jsonl can be \
+                              asked for\n";
                 return text(StatusCode::BAD_REQUEST, reason);
             }
         }
+    }
+    if let Some(position) = after {
+        return samples_after(position, shared);
     }
     // An hour of a large node is much; it is made a segment at a time, while it is sent, and for a few
     // clients at once.
@@ -137,6 +147,28 @@ fn samples(query: &str, shared: &Shared) -> Answer {
     });
     let kind = if as_lines { "application/x-ndjson" } else { samples::MEDIA_TYPE };
     with_type(StatusCode::OK, kind, StreamBody::new(stream::iter(parts)).boxed())
+}
+
+/// Every reading after a position, once.
+fn samples_after(position: Option<Position>, shared: &Shared) -> Answer {
+    let Following { n_skipped, segments, n_lost, position } = shared.ring().after(position);
+    let mut parts: Vec<Vec<u8>> = segments.into_iter().map(Kept::bytes).collect();
+    if let Some(first) = parts.first_mut().filter(|_| n_skipped > 0) {
+        let mut rest = Segment::with_capacity(first.len());
+        for (source, reading) in samples::read_segment(first).flatten().skip(n_skipped) {
+            rest.push(&reading, &source);
+        }
+        *first = rest.bytes().to_vec();
+    }
+    let mut answer = whole(StatusCode::OK, samples::MEDIA_TYPE, samples::join(parts.iter()));
+    let headers =
+        [(samples::POSITION_HEADER, position.to_string()), (samples::LOST_HEADER, n_lost.to_string())];
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            answer.headers_mut().insert(name, value);
+        }
+    }
+    answer
 }
 
 fn lines(segment: &[u8], since: Timestamp) -> Vec<u8> {
@@ -166,7 +198,8 @@ fn landing_page(shared: &Shared) -> String {
          <dl><dt><a href=\"/metrics\">/metrics</a></dt><dd>for Prometheus: CPU time of each thread, who owns \
          it, what jobs use</dd>\
          <dt><a href=\"/samples?format=jsonl\">/samples</a></dt><dd>every reading of the last hour; \
-         <code>?since=</code> epoch seconds, <code>?format=jsonl</code> for people</dd>\
+         <code>?since=</code> epoch seconds, <code>?after=</code> the position of the last response, \
+         <code>?format=jsonl</code> for people</dd>\
          <dt><a href=\"/healthz\">/healthz</a></dt><dd>whether the node is being read</dd></dl></body></html>\n",
         node = escape(shared.node.as_str()),
         version = env!("CARGO_PKG_VERSION"),

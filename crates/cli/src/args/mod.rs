@@ -5,6 +5,7 @@ mod analyze;
 mod campaign;
 mod detect;
 mod jobs;
+mod serve;
 mod workflows;
 
 use std::path::PathBuf;
@@ -25,11 +26,12 @@ pub use campaign::{
 };
 
 pub use detect::{
-    DetectCommand, EvaluateArgs, EventsArgs, ExplainArgs, ModelArgs, TableArgs, TrainArgs, WatchArgs,
+    DetectCommand, EvaluateArgs, EventsArgs, ExplainArgs, TableArgs, TrainArgs, WatchArgs, WindowArgs,
 };
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
+pub use serve::{DemoArgs, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
     ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
@@ -83,6 +85,13 @@ pub enum Command {
     /// Train anomaly detectors on CPU traces, score archives, and explain anomalies
     #[command(subcommand)]
     Detect(DetectCommand),
+    /// Run the service: read agents, score live, report events, serve the API
+    Serve(ServeArgs),
+    /// Run the service with a simulated cluster, to see what it does
+    Demo(DemoArgs),
+    /// Create, list and revoke access tokens of the service
+    #[command(subcommand)]
+    Token(TokenCommand),
     /// Synthetic traces for scheduler experiments: train on a job trace, sample, compare, replay
     #[command(subcommand)]
     Jobs(JobsCommand),

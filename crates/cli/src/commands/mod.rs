@@ -8,6 +8,7 @@ mod config;
 mod detect;
 mod jobs;
 mod record;
+mod serve;
 mod workflows;
 
 use std::process::ExitCode;
@@ -27,6 +28,9 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
         Command::Detect(command) => detect::run(command, file),
+        Command::Serve(args) => serve::run(&args, &Config::load(file)?),
+        Command::Demo(args) => serve::demo::run(&args),
+        Command::Token(command) => serve::token::run(command, &Config::load(file)?),
         Command::Jobs(command) => jobs::run(command, &Config::load(file)?),
         Command::Workflows(command) => workflows::run(command, &Config::load(file)?),
         Command::Config(command) => config::run(command, file),

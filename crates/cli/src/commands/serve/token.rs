@@ -1,0 +1,76 @@
+//! `tracewise token`
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use lifecycle::{NewToken, Role, Store, Token};
+use serde_json::json;
+use workload::Timestamp;
+
+use super::runtime;
+use crate::args::{StoreArgs, TokenCommand};
+use crate::config::Config;
+use crate::output::{eprint_note, print, print_json, print_table};
+use crate::times::show_time;
+
+/// Who changes tokens on the command line.
+const ACTOR: &str = "command line";
+
+pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
+    runtime()?.block_on(async {
+        let now = Timestamp::from(SystemTime::now());
+        match command {
+            TokenCommand::Add { name, role, nodes, store, json } => {
+                anyhow::ensure!(
+                    nodes.is_empty() || role == Role::Ingest,
+                    "--node is for the role ingest; a {role} sees all nodes"
+                );
+                let store = open(&store, config).await?;
+                let (token, secret) = store.add_token(&NewToken { name, role, nodes }, ACTOR, now).await?;
+                if json {
+                    print_json(&json!({ "id": token.id, "role": token.role, "token": secret.reveal() }))?;
+                } else {
+                    eprint_note("this token is shown once; send it as `Authorization: Bearer …`");
+                    print(secret.reveal())?;
+                }
+            }
+            TokenCommand::List { store, json } => {
+                let tokens = open(&store, config).await?.tokens().await?;
+                if json { print_json(&json!(tokens))? } else { print_tokens(&tokens)? }
+            }
+            TokenCommand::Revoke { id, store } => {
+                open(&store, config).await?.revoke_token(&id, ACTOR, now).await?;
+                print(&format!("token {id} is revoked"))?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn open(args: &StoreArgs, config: &Config) -> anyhow::Result<Store> {
+    if !config.serve.store.is_empty() {
+        return Ok(Store::open(&config.serve.store).await?);
+    }
+    let data = args.data.as_ref().unwrap_or(&config.serve.data);
+    files::create_dirs(data)?;
+    Ok(Store::open_file(&data.join("metadata.db")).await?)
+}
+
+fn print_tokens(tokens: &[Token]) -> anyhow::Result<()> {
+    let row = |token: &Token| {
+        let nodes: Vec<&str> = token.nodes.iter().map(|node| node.as_str()).collect();
+        let nodes = if nodes.is_empty() { "all".to_owned() } else { nodes.join(",") };
+        let state =
+            token.revoked.map_or("in force".to_owned(), |time| format!("revoked {}", show_time(time)));
+        vec![
+            token.id.clone(),
+            token.role.to_string(),
+            nodes,
+            show_time(token.created),
+            state,
+            token.name.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = tokens.iter().map(row).collect();
+    print_table(&["ID", "ROLE", "NODES", "CREATED", "STATE", "NAME"], &rows)
+}

@@ -1,0 +1,253 @@
+//! Events and their history. Every change of an event is a numbered row, from which alerts are delivered and clients
+//! that follow events catch up.
+
+use detect::{Event, EventChange};
+use learn::stats::squared_distance;
+use serde::Serialize;
+use sqlx::any::AnyRow;
+use sqlx::{Connection, Row};
+use workload::{JobId, NodeName, Timestamp};
+
+use crate::store::{Store, StoreError};
+use crate::tokens::to_json;
+
+/// The most events that are compared with one.
+const MAX_COMPARED: i64 = 10_000;
+
+/// An event as it was recorded.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecordedEvent {
+    #[serde(flatten)]
+    pub event: Event,
+    /// The version of the model that found it.
+    pub model: String,
+}
+
+/// A change of an event.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct RecordedChange {
+    /// Numbers grow by one.
+    pub number: i64,
+    pub what: String,
+    pub time: Timestamp,
+    pub event: Event,
+}
+
+/// Which events are wanted.
+#[derive(Debug, Clone, Default)]
+pub struct EventFilter {
+    pub node: Option<NodeName>,
+    pub job: Option<JobId>,
+    /// Only events that are open, or only those that are not.
+    pub is_open: Option<bool>,
+    /// Only events that were opened at or after this time.
+    pub from: Option<Timestamp>,
+    /// Only events that were opened before this time.
+    pub to: Option<Timestamp>,
+}
+
+/// Some events, the newest first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EventPage {
+    pub items: Vec<RecordedEvent>,
+    /// Where the next page begins, if there is one.
+    pub next: Option<(Timestamp, String)>,
+}
+
+/// A past event that resembles another.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SimilarEvent {
+    pub event: RecordedEvent,
+    /// The distance of their embeddings.
+    pub distance: f64,
+}
+
+impl Store {
+    /// Records a change and returns its number; `None` if it was recorded before. The same event may be found twice
+    /// after a crash.
+    pub async fn record(
+        &self,
+        change: &EventChange,
+        model: &str,
+        now: Timestamp,
+    ) -> Result<Option<i64>, StoreError> {
+        let event = change.event();
+        let document = to_json(event)?;
+        let mut connection = self.writer().await?;
+        let mut transaction = connection.begin().await?;
+        let known = sqlx::query("SELECT end_ms FROM events WHERE id = $1")
+            .bind(&event.id)
+            .fetch_optional(&mut *transaction)
+            .await?;
+        let known: Option<Option<i64>> = known.map(|row| row.try_get(0)).transpose()?;
+        let is_repeated = match (change, known) {
+            (EventChange::Opened(_), known) => known.is_some(),
+            (EventChange::Reopened(_), known) => known == Some(None),
+            (EventChange::Closed(_), known) => known.flatten().is_some(),
+        };
+        if is_repeated {
+            return Ok(None);
+        }
+        sqlx::query(
+            "INSERT INTO events (id, model, node, start_ms, opened_ms, end_ms, strength, jobs, document, embedding)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+             ON CONFLICT (id) DO UPDATE SET end_ms = $6, strength = $7, jobs = $8, document = $9",
+        )
+        .bind(&event.id)
+        .bind(model)
+        .bind(event.node.as_ref().map(|node| node.as_str().to_owned()))
+        .bind(event.start.0)
+        .bind(event.opened.0)
+        .bind(event.end.map(|end| end.0))
+        .bind(event.strength)
+        .bind(to_json(&event.jobs)?)
+        .bind(&document)
+        .bind(event.embedding.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+        .execute(&mut *transaction)
+        .await?;
+        let last =
+            sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(&mut *transaction).await?;
+        let number = last.try_get::<i64, _>(0)? + 1;
+        sqlx::query(
+            "INSERT INTO changes (number, event, what, time_ms, document) VALUES ($1, $2, $3, $4, $5)",
+        )
+        .bind(number)
+        .bind(&event.id)
+        .bind(change.name())
+        .bind(now.0)
+        .bind(&document)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(Some(number))
+    }
+
+    /// One event.
+    pub async fn event(&self, id: &str) -> Result<Option<RecordedEvent>, StoreError> {
+        let row =
+            sqlx::query("SELECT * FROM events WHERE id = $1").bind(id).fetch_optional(self.readers()).await?;
+        row.as_ref().map(recorded).transpose()
+    }
+
+    /// A page of events, from `after` on.
+    pub async fn events(
+        &self,
+        filter: &EventFilter,
+        after: Option<&(Timestamp, String)>,
+        limit: usize,
+    ) -> Result<EventPage, StoreError> {
+        let job = filter.job.as_ref().map(to_json).transpose()?.map(|job| escaped_for_like(&job));
+        let (after_ms, after_id) = after.map_or((i64::MAX, String::new()), |(time, id)| (time.0, id.clone()));
+        let rows = sqlx::query(
+            "SELECT * FROM events
+             WHERE ($1 IS NULL OR node = $1)
+               AND ($2 IS NULL OR jobs LIKE '%' || $2 || '%' ESCAPE '!')
+               AND ($3 < 0 OR (end_ms IS NULL AND $3 = 1) OR (end_ms IS NOT NULL AND $3 = 0))
+               AND opened_ms >= $4 AND opened_ms < $5
+               AND (opened_ms < $6 OR (opened_ms = $6 AND id < $7))
+             ORDER BY opened_ms DESC, id DESC LIMIT $8",
+        )
+        .bind(filter.node.as_ref().map(|node| node.as_str().to_owned()))
+        .bind(job)
+        .bind(filter.is_open.map_or(-1, i64::from))
+        .bind(filter.from.map_or(i64::MIN, |from| from.0))
+        .bind(filter.to.map_or(i64::MAX, |to| to.0))
+        .bind(after_ms)
+        .bind(after_id)
+        .bind(limit as i64 + 1)
+        .fetch_all(self.readers())
+        .await?;
+        let mut items = rows.iter().map(recorded).collect::<Result<Vec<_>, _>>()?;
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| has_more);
+        let next = last.map(|last| (last.event.opened, last.event.id.clone()));
+        Ok(EventPage { items, next })
+    }
+
+    /// The events that were open when the service stopped.
+    pub async fn open_events(&self) -> Result<Vec<RecordedEvent>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM events WHERE end_ms IS NULL ORDER BY opened_ms, id")
+            .fetch_all(self.readers())
+            .await?;
+        rows.iter().map(recorded).collect()
+    }
+
+    /// The changes after a number, in order.
+    pub async fn changes_after(&self, number: i64, limit: i64) -> Result<Vec<RecordedChange>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM changes WHERE number > $1 ORDER BY number LIMIT $2")
+            .bind(number)
+            .bind(limit)
+            .fetch_all(self.readers())
+            .await?;
+        let change = |row: &AnyRow| {
+            Ok(RecordedChange {
+                number: row.try_get("number")?,
+                what: row.try_get("what")?,
+                time: Timestamp(row.try_get("time_ms")?),
+                event: parsed(&row.try_get::<String, _>("document")?)?,
+            })
+        };
+        rows.iter().map(change).collect()
+    }
+
+    /// The number of the last change; 0 if there is none.
+    pub async fn last_change(&self) -> Result<i64, StoreError> {
+        let row =
+            sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(self.readers()).await?;
+        Ok(row.try_get(0)?)
+    }
+
+    /// The past events most similar to one, by the embedding of the same model. Events of other models cannot be
+    /// compared.
+    pub async fn similar(&self, id: &str, limit: usize) -> Result<Vec<SimilarEvent>, StoreError> {
+        let row = sqlx::query("SELECT * FROM events WHERE id = $1")
+            .bind(id)
+            .fetch_optional(self.readers())
+            .await?
+            .ok_or_else(|| StoreError::NotFound { what: format!("event {id}") })?;
+        let (model, embedding) = (row.try_get::<String, _>("model")?, embedding(&row)?);
+        let rows = sqlx::query(
+            "SELECT * FROM events WHERE model = $1 AND id <> $2 ORDER BY opened_ms DESC LIMIT $3",
+        )
+        .bind(model)
+        .bind(id)
+        .bind(MAX_COMPARED)
+        .fetch_all(self.readers())
+        .await?;
+        let mut similar = Vec::new();
+        for row in &rows {
+            let other = self::embedding(row)?;
+            if other.len() == embedding.len() && !other.is_empty() {
+                similar.push((squared_distance(&other, &embedding).sqrt(), row));
+            }
+        }
+        similar.sort_by(|a, b| a.0.total_cmp(&b.0));
+        similar.truncate(limit);
+        let event = |(distance, row): (f64, &AnyRow)| Ok(SimilarEvent { event: recorded(row)?, distance });
+        similar.into_iter().map(event).collect()
+    }
+}
+
+/// A text that LIKE takes literally.
+fn escaped_for_like(text: &str) -> String {
+    let escape = |character: char| {
+        let is_special = matches!(character, '%' | '_' | '!');
+        is_special.then_some('!').into_iter().chain([character])
+    };
+    text.chars().flat_map(escape).collect()
+}
+
+fn recorded(row: &AnyRow) -> Result<RecordedEvent, StoreError> {
+    Ok(RecordedEvent { event: parsed(&row.try_get::<String, _>("document")?)?, model: row.try_get("model")? })
+}
+
+fn parsed(document: &str) -> Result<Event, StoreError> {
+    serde_json::from_str(document).map_err(|error| StoreError::Damaged(error.to_string()))
+}
+
+fn embedding(row: &AnyRow) -> Result<Vec<f32>, StoreError> {
+    let bytes: Vec<u8> = row.try_get("embedding")?;
+    let values = bytes.chunks_exact(4);
+    Ok(values.map(|value| f32::from_le_bytes([value[0], value[1], value[2], value[3]])).collect())
+}

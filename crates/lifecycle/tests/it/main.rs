@@ -1,0 +1,185 @@
+//! The contract of the metadata store, on SQLite and on PostgreSQL.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use detect::{Event, EventChange};
+use lifecycle::{EventFilter, NewToken, Role, Secret, Store, StoreError};
+use serde_json::json;
+use workload::{JobId, Millis, NodeName, Timestamp};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+fn event(number: i64) -> Event {
+    let mut event: Event = serde_json::from_value(json!({
+        "id": format!("event-{number:03}"),
+        "subject": "job",
+        "node": format!("n{}", number % 3),
+        "nodes": [format!("n{}", number % 3)],
+        "jobs": [format!("job-{number}"), "it's \"quoted\" %_"],
+        "threads": [0, 1],
+        "start": 1_800_000_000 + number,
+        "end": null,
+        "opened": 1_800_000_100 + number,
+        "strength": 1.5,
+        "level": "job",
+        "channels": ["iowait"],
+        "kinds": [],
+        "certainty": 0.9,
+        "why": "mean iowait 41 % (expected 2.5 %)",
+    }))
+    .unwrap();
+    event.embedding = vec![number as f32, 0.5];
+    event
+}
+
+fn closed(event: Event) -> EventChange {
+    EventChange::Closed(Event { end: Some(event.opened), ..event })
+}
+
+async fn contract(store: &Store) {
+    events_are_recorded_once_and_paged(store).await;
+    changes_are_numbered_and_delivered_in_order(store).await;
+    tokens_and_sessions_end(store).await;
+    the_audit_log_is_a_chain(store).await;
+}
+
+async fn events_are_recorded_once_and_paged(store: &Store) {
+    for number in 0..25 {
+        let change = EventChange::Opened(event(number));
+        assert_eq!(store.record(&change, "m1", NOW).await.unwrap(), Some(number + 1));
+        assert_eq!(store.record(&change, "m1", NOW).await.unwrap(), None, "after a crash");
+    }
+    assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), Some(26));
+    assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), None);
+    assert_eq!(store.record(&EventChange::Reopened(event(3)), "m1", NOW).await.unwrap(), Some(27));
+    assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), Some(28));
+    let found = store.event("event-003").await.unwrap().unwrap();
+    assert_eq!((found.event.end, found.model.as_str()), (Some(event(3).opened), "m1"));
+    assert_eq!(store.event("' OR 1 = 1 --").await.unwrap(), None);
+    assert_eq!(store.open_events().await.unwrap().len(), 24);
+
+    let (mut after, mut seen) = (None, Vec::new());
+    loop {
+        let page = store.events(&EventFilter::default(), after.as_ref(), 10).await.unwrap();
+        seen.extend(page.items.into_iter().map(|one| one.event.id));
+        let Some(next) = page.next else { break };
+        after = Some(next);
+    }
+    let newest_first: Vec<String> = (0..25).rev().map(|number| event(number).id).collect();
+    assert_eq!(seen, newest_first);
+
+    let count = async |filter: EventFilter| store.events(&filter, None, 100).await.unwrap().items.len();
+    let node =
+        |name: &str| EventFilter { node: Some(NodeName::new(name).unwrap()), ..EventFilter::default() };
+    let job = |name: &str| EventFilter { job: Some(JobId::new(name).unwrap()), ..EventFilter::default() };
+    assert_eq!((count(node("n1")).await, count(node("n9")).await), (8, 0));
+    assert_eq!((count(job("job-1")).await, count(job("job")).await, count(job("%")).await), (1, 0, 0));
+    assert_eq!(count(job("it's \"quoted\" %_")).await, 25);
+    assert_eq!(count(EventFilter { is_open: Some(false), ..EventFilter::default() }).await, 1);
+    let (from, to) = (Some(event(5).opened), Some(event(7).opened));
+    assert_eq!(count(EventFilter { from, to, ..EventFilter::default() }).await, 2);
+
+    store.record(&EventChange::Opened(Event { id: "other".into(), ..event(4) }), "m2", NOW).await.unwrap();
+    let similar = store.similar("event-004", 3).await.unwrap();
+    let ids: Vec<&str> = similar.iter().map(|one| one.event.event.id.as_str()).collect();
+    assert_eq!(ids.len(), 3);
+    assert!(ids.contains(&"event-003") && ids.contains(&"event-005"), "{ids:?}");
+    assert_eq!(similar[0].distance, 1.0);
+    assert!(matches!(store.similar("nothing", 3).await, Err(StoreError::NotFound { .. })));
+}
+
+async fn changes_are_numbered_and_delivered_in_order(store: &Store) {
+    let last = store.last_change().await.unwrap();
+    let all = store.changes_after(0, 1_000).await.unwrap();
+    assert_eq!(all.iter().map(|one| one.number).collect::<Vec<_>>(), (1..=last).collect::<Vec<_>>());
+    assert_eq!(all[27].what, "closed");
+    assert_eq!(store.delivered("alertmanager").await.unwrap(), last, "a new receiver is not told the past");
+    let next = EventChange::Opened(event(100));
+    let number = store.record(&next, "m1", NOW).await.unwrap().unwrap();
+    assert_eq!(store.delivered("alertmanager").await.unwrap(), last);
+    let waiting = store.changes_after(last, 10).await.unwrap();
+    assert_eq!((waiting.len(), waiting[0].number), (1, number));
+    store.set_delivered("alertmanager", number).await.unwrap();
+    store.set_delivered("alertmanager", 3).await.unwrap();
+    assert_eq!(store.delivered("alertmanager").await.unwrap(), number, "it never goes back");
+}
+
+async fn tokens_and_sessions_end(store: &Store) {
+    assert!(!store.has_tokens().await.unwrap());
+    let nodes = vec![NodeName::new("n1").unwrap()];
+    let new = NewToken { name: "agents of rack 1".into(), role: Role::Ingest, nodes: nodes.clone() };
+    let (token, secret) = store.add_token(&new, "root", NOW).await.unwrap();
+    assert!(secret.reveal().starts_with("tw_") && !format!("{secret:?}").contains(secret.reveal()));
+    let sent = Secret::parse(secret.reveal()).unwrap();
+    assert_eq!(store.token_of(&sent).await.unwrap().unwrap().nodes, nodes);
+    assert_eq!(store.token_of(&Secret::random().unwrap()).await.unwrap(), None);
+    for wrong in ["", "tw_", "tw_é", &secret.reveal()[..20], &format!("{}0", secret.reveal())] {
+        assert!(Secret::parse(wrong).is_none(), "{wrong}");
+    }
+    let session = store.open_session("ann", Role::Vetter, Some(&token.id), NOW, Millis::HOUR).await.unwrap();
+    let at = |hours: i64| NOW + Millis(hours * Millis::HOUR.0);
+    assert_eq!(store.session_of(&session, at(0)).await.unwrap().unwrap().role, Role::Vetter);
+    assert_eq!(store.session_of(&session, at(1)).await.unwrap(), None, "it has expired");
+    assert_eq!(store.session_of(&secret, at(0)).await.unwrap(), None, "a token is not a session");
+    store.revoke_token(&token.id, "root", NOW).await.unwrap();
+    assert!(matches!(store.revoke_token(&token.id, "root", NOW).await, Err(StoreError::NotFound { .. })));
+    assert_eq!(store.token_of(&secret).await.unwrap(), None);
+    assert_eq!(store.session_of(&session, at(0)).await.unwrap(), None, "its sessions have ended");
+    assert!(store.tokens().await.unwrap()[0].revoked.is_some());
+}
+
+async fn the_audit_log_is_a_chain(store: &Store) {
+    let last = store.audit(NOW, "ann", "say", "hello").await.unwrap();
+    assert_eq!(store.verify_audit().await.unwrap(), Ok(last));
+    let log = store.audit_log(100).await.unwrap();
+    let actions: Vec<&str> = log.iter().rev().map(|entry| entry.action.as_str()).collect();
+    assert_eq!(actions, ["add token", "log in", "revoke token", "say"]);
+}
+
+#[tokio::test]
+async fn sqlite_keeps_the_contract() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a #strange?name%.db");
+    let store = Store::open_file(&path).await.unwrap();
+    contract(&store).await;
+    store.close().await;
+    assert!(path.exists());
+    let again = Store::open_file(&path).await.unwrap();
+    assert_eq!(again.open_events().await.unwrap().len(), 26);
+    change_the_audit_log(&format!("sqlite://{}", folder.path().join("copy.db").display()), &again, &path)
+        .await;
+}
+
+#[tokio::test]
+async fn postgres_keeps_the_contract() {
+    let Some(server) = testbed::postgres() else { return };
+    let store = Store::open(&testbed::postgres_url(&server)).await.unwrap();
+    assert!(store.is_postgres());
+    contract(&store).await;
+}
+
+/// A row that was changed behind the back of the service is noticed.
+async fn change_the_audit_log(url: &str, store: &Store, path: &std::path::Path) {
+    store.close().await;
+    let copy = url.strip_prefix("sqlite://").unwrap();
+    std::fs::copy(path, copy).unwrap();
+    sqlx::any::install_default_drivers();
+    let pool = sqlx::AnyPool::connect(url).await.unwrap();
+    sqlx::query("UPDATE audit SET actor = 'eve' WHERE number = 2").execute(&pool).await.unwrap();
+    pool.close().await;
+    let changed = Store::open(url).await.unwrap();
+    assert_eq!(changed.verify_audit().await.unwrap().unwrap_err().number, 2);
+}
+
+#[tokio::test]
+async fn a_store_of_a_newer_program_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("metadata.db");
+    Store::open_file(&path).await.unwrap().close().await;
+    let url = format!("sqlite://{}", path.display());
+    let pool = sqlx::AnyPool::connect(&url).await.unwrap();
+    sqlx::query("INSERT INTO schema_version (version) VALUES (99)").execute(&pool).await.unwrap();
+    pool.close().await;
+    let error = Store::open(&url).await.unwrap_err().to_string();
+    assert!(error.contains("version 99"), "{error}");
+}

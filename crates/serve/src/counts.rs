@@ -1,0 +1,207 @@
+//! What the service counts about itself.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::exposition::{Family, Kind, Sink};
+
+/// Where readings come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Input {
+    /// Read from agents.
+    Agent,
+    /// Received by remote write.
+    RemoteWrite,
+    /// A simulated cluster.
+    Simulated,
+}
+
+impl Input {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::RemoteWrite => "remote_write",
+            Self::Simulated => "simulated",
+        }
+    }
+}
+
+/// Why something that was received is not used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Ignored {
+    /// A reading of a node that another input delivers.
+    OtherInput,
+    /// A reading that was received before.
+    Duplicate,
+    /// A reading from the future, of before 1970, or of a node whose name is too long.
+    Time,
+    /// A sample of a metric that is not needed.
+    Metric,
+    /// A sample that does not belong to any node or thread.
+    Labels,
+    /// A sample that came too late for its reading.
+    Late,
+}
+
+impl Ignored {
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::OtherInput => "other_input",
+            Self::Duplicate => "duplicate",
+            Self::Time => "time",
+            Self::Metric => "metric",
+            Self::Labels => "labels",
+            Self::Late => "late",
+        }
+    }
+}
+
+/// A stage of the pipeline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    Store,
+    Buffer,
+    Score,
+    Record,
+}
+
+impl Stage {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Buffer => "buffer",
+            Self::Score => "score",
+            Self::Record => "record",
+        }
+    }
+}
+
+/// Counters of the service.
+#[derive(Debug, Default)]
+pub struct Counts {
+    received: Mutex<BTreeMap<Input, u64>>,
+    ignored: Mutex<BTreeMap<Ignored, u64>>,
+    seconds: Mutex<BTreeMap<Stage, (Duration, u64)>>,
+    pub scored_windows: AtomicU64,
+    pub skipped_batches: AtomicU64,
+    pub stride_millis: AtomicU64,
+    pub lost_readings: AtomicU64,
+    pub failed_pulls: AtomicU64,
+    pub waiting_batches: AtomicU64,
+    pub waiting_arrivals: AtomicU64,
+    pub events_opened: AtomicU64,
+}
+
+/// Adds to a counter.
+pub fn add(counter: &AtomicU64, amount: u64) {
+    counter.fetch_add(amount, Ordering::Relaxed);
+}
+
+impl Counts {
+    pub fn receive(&self, input: Input, n_readings: u64) {
+        *self.received.lock().unwrap_or_else(PoisonError::into_inner).entry(input).or_default() += n_readings;
+    }
+
+    pub fn ignore(&self, reason: Ignored, amount: u64) {
+        if amount > 0 {
+            *self.ignored.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += amount;
+        }
+    }
+
+    pub fn spend(&self, stage: Stage, time: Duration) {
+        let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        let spent = seconds.entry(stage).or_default();
+        *spent = (spent.0 + time, spent.1 + 1);
+    }
+
+    /// The seconds spent in each stage, and how often.
+    pub fn timings(&self) -> BTreeMap<&'static str, (f64, u64)> {
+        let seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
+        seconds.iter().map(|(stage, (time, count))| (stage.name(), (time.as_secs_f64(), *count))).collect()
+    }
+
+    pub fn expose(&self, sink: &mut impl Sink) {
+        let family = |name, kind, help| Family { name, kind, help };
+        sink.family(family(
+            "tracewise_serve_readings_total",
+            Kind::Counter,
+            "Readings of nodes that were received.",
+        ));
+        for (input, count) in &*self.received.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.sample(&[("input", input.name())], *count as f64, None);
+        }
+        sink.family(family(
+            "tracewise_serve_ignored_total",
+            Kind::Counter,
+            "Readings and samples that were received and not used.",
+        ));
+        for (reason, count) in &*self.ignored.lock().unwrap_or_else(PoisonError::into_inner) {
+            sink.sample(&[("reason", reason.reason())], *count as f64, None);
+        }
+        sink.family(family(
+            "tracewise_serve_stage_seconds_total",
+            Kind::Counter,
+            "Time spent in each stage of the pipeline.",
+        ));
+        for (stage, (seconds, _)) in self.timings() {
+            sink.sample(&[("stage", stage)], seconds, None);
+        }
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed) as f64;
+        let counters = [
+            (
+                "tracewise_serve_scored_windows_total",
+                Kind::Counter,
+                of(&self.scored_windows),
+                "Windows that were scored.",
+            ),
+            (
+                "tracewise_serve_skipped_batches_total",
+                Kind::Counter,
+                of(&self.skipped_batches),
+                "Window batches that were left out because scoring was too slow.",
+            ),
+            (
+                "tracewise_serve_stride_seconds",
+                Kind::Gauge,
+                of(&self.stride_millis) / 1e3,
+                "Time from one scored window to the next; it grows when scoring is too slow.",
+            ),
+            (
+                "tracewise_serve_lost_readings_total",
+                Kind::Counter,
+                of(&self.lost_readings),
+                "Readings that agents no longer had when they were asked.",
+            ),
+            (
+                "tracewise_serve_failed_pulls_total",
+                Kind::Counter,
+                of(&self.failed_pulls),
+                "Requests to agents that failed.",
+            ),
+            (
+                "tracewise_serve_waiting_arrivals",
+                Kind::Gauge,
+                of(&self.waiting_arrivals),
+                "Deliveries that wait to be stored.",
+            ),
+            (
+                "tracewise_serve_waiting_batches",
+                Kind::Gauge,
+                of(&self.waiting_batches),
+                "Window batches that wait to be scored.",
+            ),
+            (
+                "tracewise_serve_events_total",
+                Kind::Counter,
+                of(&self.events_opened),
+                "Events that were opened.",
+            ),
+        ];
+        for (name, kind, value, help) in counters {
+            sink.family(family(name, kind, help));
+            sink.sample(&[], value, None);
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! Who may do what: one table of routes and roles, and the check of every request against it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::{ConnectInfo, MatchedPath, Request, State};
+use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::middleware::Next;
+use axum::response::Response;
+use lifecycle::{Role, Secret};
+use workload::{NodeName, Timestamp};
+
+use super::error::ApiError;
+use crate::service::Service;
+
+/// The cookie of a session.
+pub const SESSION_COOKIE: &str = "tracewise_session";
+
+/// What a route needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    Public,
+    /// This role, or one that may do more.
+    Role(Role),
+}
+
+/// The permissions: every route, and who may use it. A route that is missing here is refused.
+pub const ROUTES: [(&str, &str, Access); 18] = [
+    ("GET", "/healthz", Access::Public),
+    ("GET", "/readyz", Access::Public),
+    ("GET", "/openapi.json", Access::Public),
+    ("POST", "/api/v1/session", Access::Public),
+    ("DELETE", "/api/v1/session", Access::Public),
+    ("POST", "/api/v1/write", Access::Role(Role::Ingest)),
+    ("GET", "/", Access::Role(Role::Viewer)),
+    ("GET", "/metrics", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/cluster", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/nodes", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/nodes/{node}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/jobs", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/jobs/{job}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/events/{id}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/models", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/timings", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/stream", Access::Role(Role::Viewer)),
+];
+
+/// What a route needs; `None` if it is not in the table.
+pub fn needed(method: &Method, path: &str) -> Option<Access> {
+    let method = if method == Method::HEAD { "GET" } else { method.as_str() };
+    ROUTES.iter().find(|(of, route, _)| *of == method && *route == path).map(|(_, _, access)| *access)
+}
+
+/// Who sent a request.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub actor: String,
+    pub role: Role,
+    /// The nodes that it may send readings of; empty for all.
+    pub nodes: Vec<NodeName>,
+}
+
+/// Whether a role may do what needs another.
+pub fn may(role: Role, needed: Role) -> bool {
+    match needed {
+        // Readings are sent by agents and administrators, and not by those who look at events.
+        Role::Ingest => matches!(role, Role::Ingest | Role::Admin),
+        _ => role >= needed,
+    }
+}
+
+/// Lets a request pass if its client may do what it asks for.
+pub async fn check(
+    State(service): State<Arc<Service>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, ApiError> {
+    let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
+    let Some(path) = path else { return Ok(next.run(request).await) };
+    let Some(needed) = needed(request.method(), &path) else {
+        return Err(ApiError::forbidden("nobody may use this route"));
+    };
+    let Access::Role(needed) = needed else { return Ok(next.run(request).await) };
+    let shown = Shown::by(&request);
+    let client = shown.identify(&service).await?.ok_or_else(ApiError::unauthorized)?;
+    if !may(client.role, needed) {
+        return Err(ApiError::forbidden(format!("this needs the role {needed}; you have {}", client.role)));
+    }
+    request.extensions_mut().insert(client);
+    Ok(next.run(request).await)
+}
+
+/// What a request shows about its client.
+enum Shown {
+    Token(Secret),
+    Session(Secret),
+    /// Something that cannot be valid.
+    Invalid,
+    /// A session that is used by a page of another site.
+    Foreign,
+    /// Nothing, on this machine or from another.
+    Nothing {
+        is_local: bool,
+    },
+}
+
+impl Shown {
+    fn by(request: &Request) -> Self {
+        let headers = request.headers();
+        if headers.contains_key(AUTHORIZATION) {
+            return bearer(headers).map_or(Self::Invalid, Self::Token);
+        }
+        match session_secret(headers) {
+            Some(_) if is_cross_site(request) => Self::Foreign,
+            Some(secret) => Self::Session(secret),
+            None => Self::Nothing { is_local: is_from_here(request) && !is_cross_site(request) },
+        }
+    }
+
+    /// The client; `None` if nothing valid is shown.
+    async fn identify(self, service: &Service) -> Result<Option<Client>, ApiError> {
+        match self {
+            Self::Token(secret) => {
+                let token = service.store.token_of(&secret).await?;
+                Ok(token.map(|token| Client { actor: token.name, role: token.role, nodes: token.nodes }))
+            }
+            Self::Session(secret) => {
+                let session = service.store.session_of(&secret, Timestamp::from(SystemTime::now())).await?;
+                Ok(session.map(|one| Client { actor: one.actor, role: one.role, nodes: Vec::new() }))
+            }
+            Self::Foreign => Err(ApiError::forbidden("a page of another site must not use this session")),
+            Self::Invalid => Ok(None),
+            // Without any token, all users of this machine are administrators.
+            Self::Nothing { is_local } => {
+                let is_open = is_local && !service.store.has_tokens().await?;
+                Ok(is_open.then(|| Client { actor: "local".into(), role: Role::Admin, nodes: Vec::new() }))
+            }
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<Secret> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, secret) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| Secret::parse(secret.trim()))?
+}
+
+/// The secret of a session in the cookies of a request.
+pub fn session_secret(headers: &HeaderMap) -> Option<Secret> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(name, _)| *name == SESSION_COOKIE).and_then(|(_, value)| Secret::parse(value))
+}
+
+/// Whether a request comes from a page of another site.
+fn is_cross_site(request: &Request) -> bool {
+    let site = request.headers().get("sec-fetch-site").and_then(|value| value.to_str().ok());
+    matches!(site, Some("cross-site" | "same-site"))
+}
+
+/// Whether a request comes from this machine and was sent to it. The name is checked because a page of another site can
+/// give its own name the address of this machine.
+fn is_from_here(request: &Request) -> bool {
+    let peer = request.extensions().get::<ConnectInfo<SocketAddr>>();
+    let is_local_peer = peer.is_some_and(|ConnectInfo(peer)| peer.ip().to_canonical().is_loopback());
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let name = match host.strip_prefix('[') {
+        Some(rest) => rest.split(']').next().unwrap_or_default(),
+        None => host.split(':').next().unwrap_or_default(),
+    };
+    let is_local_name = name.eq_ignore_ascii_case("localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.to_canonical().is_loopback());
+    is_local_peer && is_local_name
+}
+
+/// Headers that keep a browser from doing more with a response than it should.
+pub async fn add_headers(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = [
+        (
+            "content-security-policy",
+            "default-src 'none'; style-src 'self' 'unsafe-inline'; script-src 'self'; img-src 'self' data:; \
+             connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+        ),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("referrer-policy", "no-referrer"),
+        ("cache-control", "no-cache"),
+    ];
+    for (name, value) in headers {
+        let entry = response.headers_mut().entry(HeaderName::from_static(name));
+        entry.or_insert(HeaderValue::from_static(value));
+    }
+    response
+}

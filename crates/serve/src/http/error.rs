@@ -1,0 +1,75 @@
+//! The one format of errors: `{"error": {"code": "not_found", "message": "…"}}`.
+
+use axum::Json;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use lifecycle::StoreError;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// The body of every error.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ErrorBody {
+    pub error: ErrorDetail,
+}
+
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct ErrorDetail {
+    /// A word for programs.
+    pub code: &'static str,
+    /// A sentence for people.
+    pub message: String,
+}
+
+/// An error of the API.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    pub status: StatusCode,
+    pub code: &'static str,
+    pub message: String,
+}
+
+impl ApiError {
+    pub fn not_found(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::NOT_FOUND, code: "not_found", message: what.into() }
+    }
+
+    pub fn bad_request(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::BAD_REQUEST, code: "bad_request", message: what.into() }
+    }
+
+    pub fn unauthorized() -> Self {
+        let message = "send a token as `Authorization: Bearer tw_…`, or log in".into();
+        Self { status: StatusCode::UNAUTHORIZED, code: "unauthorized", message }
+    }
+
+    pub fn forbidden(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::FORBIDDEN, code: "forbidden", message: what.into() }
+    }
+}
+
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound { .. } => Self::not_found(error.to_string()),
+            other => {
+                // Error messages of a database may contain data that this client may not see.
+                tracing::warn!("{other}");
+                let message = "the metadata store does not respond; try again".into();
+                Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message }
+            }
+        }
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message } };
+        let mut response = (self.status, Json(body)).into_response();
+        if self.status == StatusCode::UNAUTHORIZED {
+            let value = axum::http::HeaderValue::from_static("Bearer");
+            response.headers_mut().insert(axum::http::header::WWW_AUTHENTICATE, value);
+        }
+        response
+    }
+}

@@ -1,0 +1,137 @@
+//! `/metrics`: scores of nodes, jobs and events, and what the service counts about itself.
+
+use std::sync::Arc;
+
+use agent::exposition::{Family, Format, Kind, Page, Sink};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::response::{IntoResponse, Response};
+use lifecycle::RecordedEvent;
+
+use crate::live::{JobScore, Live};
+use crate::service::Service;
+
+/// The page in the format that the client accepts.
+pub async fn page(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let format = Format::accepted(accept);
+    let mut page = Page::new(format, 1 << 16);
+    service.counts.expose(&mut page);
+    expose_memory(&mut page);
+    if let Some(version) = service.scoring.model() {
+        let live = service.scoring.live();
+        Scores { service: &service, version: &version }.expose(&live, &mut page);
+    }
+    if let Ok(open) = service.store.open_events().await {
+        expose_events(&open, &service.settings.cluster, &mut page);
+    }
+    ([(CONTENT_TYPE, format.content_type())], page.finish()).into_response()
+}
+
+fn expose_memory(sink: &mut impl Sink) {
+    let resident = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok())
+        .unwrap_or(0);
+    let help = "Memory that the service uses.";
+    sink.family(Family { name: "process_resident_memory_bytes", kind: Kind::Gauge, help });
+    sink.sample(&[], (resident * rustix::param::page_size() as u64) as f64, None);
+}
+
+struct Scores<'a> {
+    service: &'a Service,
+    version: &'a str,
+}
+
+impl Scores<'_> {
+    fn expose(&self, live: &Live, sink: &mut impl Sink) {
+        let (cluster, model) =
+            (self.service.settings.cluster.as_str(), self.service.settings.scoring.detector.name());
+        let version = self.version;
+        let summaries = live.summaries();
+        let gauge = |name, help| Family { name, kind: Kind::Gauge, help };
+        sink.family(gauge("anomaly_score", "The evidence for an anomaly; above 1 is anomalous."));
+        let mut jobs: Vec<(&str, &str, &JobScore)> = Vec::new();
+        for (name, node) in &live.nodes {
+            jobs.extend(node.jobs.iter().map(|(job, score)| (name.as_str(), job.as_str(), score)));
+        }
+        jobs.sort_by(|a, b| b.2.score.total_cmp(&a.2.score));
+        let n_exported = jobs.len().min(self.service.settings.export.max_jobs);
+        for one in &summaries {
+            let labels = [
+                ("cluster", cluster),
+                ("node", one.node.as_str()),
+                ("model", model),
+                ("model_version", version),
+            ];
+            sink.sample(&labels, one.max_score, None);
+        }
+        for (node, job, score) in &jobs[..n_exported] {
+            let labels = [
+                ("cluster", cluster),
+                ("node", node),
+                ("jobid", job),
+                ("model", model),
+                ("model_version", version),
+            ];
+            sink.sample(&labels, score.score, None);
+        }
+        if self.service.settings.export.threads {
+            for (name, node) in &live.nodes {
+                for thread in &node.threads {
+                    let (cpu, job) =
+                        (thread.cpu.0.to_string(), thread.job.as_ref().map_or("", |job| job.as_str()));
+                    let labels = [
+                        ("cluster", cluster),
+                        ("node", name.as_str()),
+                        ("cpu", cpu.as_str()),
+                        ("jobid", job),
+                        ("model", model),
+                        ("model_version", version),
+                    ];
+                    sink.sample(&labels, thread.score, None);
+                }
+            }
+        }
+        sink.family(gauge(
+            "tracewise_node_score_p99",
+            "The 99th percentile of the scores of a node's threads.",
+        ));
+        for one in &summaries {
+            sink.sample(&[("cluster", cluster), ("node", one.node.as_str())], one.p99_score, None);
+        }
+        sink.family(gauge("tracewise_node_anomalous_threads", "Threads of a node with a score above 1."));
+        for one in &summaries {
+            sink.sample(&[("cluster", cluster), ("node", one.node.as_str())], one.n_anomalous as f64, None);
+        }
+        sink.family(gauge(
+            "tracewise_job_reconstruction_error",
+            "The mean reconstruction error of a job's threads.",
+        ));
+        for (node, job, score) in &jobs[..n_exported] {
+            sink.sample(&[("cluster", cluster), ("node", node), ("jobid", job)], score.error, None);
+        }
+        sink.family(gauge("tracewise_jobs_omitted", "Jobs without series of their own."));
+        sink.sample(&[], (jobs.len() - n_exported) as f64, None);
+    }
+}
+
+fn expose_events(open: &[RecordedEvent], cluster: &str, sink: &mut impl Sink) {
+    let help = "The strength of an open event.";
+    sink.family(Family { name: "tracewise_event_strength", kind: Kind::Gauge, help });
+    for RecordedEvent { event, .. } in open {
+        let (subject, level) = (event.subject.to_string(), event.level.name());
+        let node = event.node.as_ref().map_or("", |node| node.as_str());
+        let job = event.jobs.first().map_or("", |job| job.as_str());
+        let labels = [
+            ("cluster", cluster),
+            ("event", event.id.as_str()),
+            ("subject", subject.as_str()),
+            ("node", node),
+            ("jobid", job),
+            ("level", level),
+        ];
+        sink.sample(&labels, event.strength, None);
+    }
+}

@@ -1,0 +1,208 @@
+//! The HTTP side of the service: routes, limits, TLS.
+
+pub mod access;
+pub mod api;
+pub mod error;
+mod event_schema;
+mod metrics;
+mod page;
+mod write;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{ConnectInfo, DefaultBodyLimit, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tower_http::compression::CompressionLayer;
+use utoipa::OpenApi;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use crate::remote_write::receive::MAX_DECODED;
+use crate::service::Service;
+use error::ApiError;
+
+/// Connections at a time.
+const MAX_CONNECTIONS: usize = 1_000;
+/// Timeout of a request header and of a TLS handshake.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long connections may take to end when the service stops.
+const GRACE: Duration = Duration::from_secs(3);
+/// The largest body of a request.
+const MAX_BODY: usize = 1 << 20;
+
+#[derive(OpenApi)]
+#[openapi(info(
+    title = "Tracewise",
+    description = "State and events of a monitored cluster. Lists are `{\"items\": […], \"next\": cursor or null}`."
+))]
+struct Document;
+
+/// The routes of the API, and their description.
+fn documented() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::with_openapi(Document::openapi())
+        .routes(routes!(api::cluster))
+        .routes(routes!(api::nodes))
+        .routes(routes!(api::node))
+        .routes(routes!(api::jobs))
+        .routes(routes!(api::job))
+        .routes(routes!(api::events))
+        .routes(routes!(api::event))
+        .routes(routes!(api::model_versions))
+        .routes(routes!(api::timings))
+        .routes(routes!(api::stream))
+        .routes(routes!(api::log_in, api::log_out))
+}
+
+/// The OpenAPI document.
+pub fn openapi() -> String {
+    let document = documented().into_openapi();
+    document.to_pretty_json().unwrap_or_default() + "\n"
+}
+
+/// All routes.
+pub fn router(service: Arc<Service>) -> Router {
+    let (api, _) = documented().split_for_parts();
+    let document = openapi();
+    api.route("/", get(page::status))
+        .route("/metrics", get(metrics::page))
+        .route("/api/v1/write", post(write::write).layer(DefaultBodyLimit::max(MAX_DECODED)))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(ready))
+        .route("/openapi.json", get(move || async { ([(CONTENT_TYPE, "application/json")], document) }))
+        .route_layer(axum::middleware::from_fn_with_state(service.clone(), access::check))
+        .fallback(|| async { ApiError::not_found("there is no such page; / lists what there is") })
+        .layer(CompressionLayer::new())
+        .layer(axum::middleware::from_fn(access::add_headers))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(service)
+}
+
+async fn ready(State(service): State<Arc<Service>>) -> Response {
+    match service.store.check().await {
+        Ok(()) => (StatusCode::OK, "ready\n").into_response(),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, "the metadata store does not respond\n").into_response(),
+    }
+}
+
+/// Answers requests until `stop`, then lets those that are being answered end.
+pub async fn listen(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
+    let app = router(service.clone());
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            _ = stop.changed() => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                // Without a place, the connection is closed here.
+                let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let (app, service) = (app.clone(), service.clone());
+                connections.spawn(async move {
+                    attend(stream, peer, app, &service).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                // For example, no file descriptors are left; that is temporary.
+                tracing::warn!("cannot accept a connection: {error}");
+                tokio::time::sleep(Duration::from_millis(200)).await;
+            }
+        }
+    }
+    let all_end = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(GRACE, all_end).await;
+}
+
+async fn attend(stream: TcpStream, peer: SocketAddr, app: Router, service: &Service) {
+    let _ = stream.set_nodelay(true);
+    match service.web_config.tls() {
+        None => converse(stream, peer, app, service).await,
+        Some(acceptor) => match tokio::time::timeout(PATIENCE, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => converse(stream, peer, app, service).await,
+            Ok(Err(error)) => tracing::debug!("{peer}: no TLS: {error}"),
+            Err(_) => tracing::debug!("{peer}: no TLS in time"),
+        },
+    }
+}
+
+async fn converse<S>(stream: S, peer: SocketAddr, app: Router, service: &Service)
+where
+    S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
+{
+    let app = app.layer(axum::Extension(ConnectInfo(peer)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(PATIENCE)
+        .max_buf_size(64 * 1024)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    let mut connection = std::pin::pin!(connection);
+    let mut stop = service.stop.clone();
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        _ = stop.changed() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!("{peer}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::access::{Access, ROUTES, needed};
+    use super::*;
+
+    #[test]
+    fn every_route_of_the_document_is_in_the_table_of_permissions() {
+        let document = documented().into_openapi();
+        let mut n_routes = 0;
+        for (path, item) in &document.paths.paths {
+            let operations =
+                [("GET", &item.get), ("POST", &item.post), ("DELETE", &item.delete), ("PUT", &item.put)];
+            for (method, _) in operations.into_iter().filter(|(_, operation)| operation.is_some()) {
+                let method = method.parse().unwrap();
+                assert!(needed(&method, path).is_some(), "{method} {path} is not in the table");
+                n_routes += 1;
+            }
+        }
+        // Remote write has a specification of its own.
+        let is_documented = |path: &str| path.starts_with("/api/") && path != "/api/v1/write";
+        assert_eq!(n_routes, ROUTES.iter().filter(|(_, path, _)| is_documented(path)).count());
+        let public: Vec<&str> = ROUTES
+            .iter()
+            .filter(|(.., access)| *access == Access::Public)
+            .map(|(_, path, _)| *path)
+            .collect();
+        assert_eq!(public, ["/healthz", "/readyz", "/openapi.json", "/api/v1/session", "/api/v1/session"]);
+    }
+
+    #[test]
+    fn the_document_in_the_repository_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
+        let current = openapi();
+        if std::fs::read_to_string(path).unwrap_or_default() != current {
+            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
+                std::fs::write(path, current).unwrap();
+            } else {
+                panic!("docs/openapi.json is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
+            }
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Inputs: where readings come from.
+
+pub mod pull;
+pub mod simulated;
+pub mod targets;

@@ -1,0 +1,259 @@
+//! Reads agents: each is asked for the readings after its last position, so that none is fetched twice and none is
+//! lost while the agent still has it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use url::Url;
+use workload::samples::{self, LOST_HEADER, POSITION_HEADER, Position, SamplesError};
+use workload::{NodeName, NodeReading, Source, Timestamp};
+
+use super::targets::discover;
+use crate::counts::{Counts, Input, add};
+use crate::error::ServeError;
+use crate::ingest::{Ingest, NotTaken};
+use crate::settings::AgentSettings;
+
+/// How often targets are looked for.
+const DISCOVER_EVERY: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The largest response: ten segments of a large node.
+const MAX_BYTES: u64 = 64 << 20;
+/// The longest pause after failures.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+/// A response with so many readings is followed by more.
+const N_FULL: usize = 1_000;
+const POSITIONS: &str = "positions.json";
+
+/// Why an agent was not read.
+#[derive(Debug, thiserror::Error)]
+enum PullError {
+    #[error("{0}")]
+    Request(String),
+    #[error("it responds with {0}")]
+    Status(StatusCode),
+    #[error("it responds without a position: it is an agent of an older version, or no agent")]
+    NoPosition,
+    #[error("it responds with more than {MAX_BYTES} bytes")]
+    TooLarge,
+    #[error(transparent)]
+    Samples(#[from] SamplesError),
+    #[error("it sends readings of {0} and of {1}: an agent speaks for one node")]
+    TwoNodes(NodeName, NodeName),
+    #[error(transparent)]
+    NotTaken(#[from] NotTaken),
+}
+
+/// Readings of one source.
+type Part = (Arc<Source>, Vec<NodeReading>);
+
+/// Reads all agents until `stop`.
+pub struct Pull {
+    settings: AgentSettings,
+    client: reqwest::Client,
+    ingest: Ingest,
+    counts: Arc<Counts>,
+    positions: Arc<Positions>,
+}
+
+impl Pull {
+    /// `archived` is the time of the last reading of each node in the archive; readings up to then are skipped.
+    pub fn new(
+        settings: AgentSettings,
+        data: &Path,
+        archived: BTreeMap<NodeName, Timestamp>,
+        ingest: Ingest,
+        counts: Arc<Counts>,
+    ) -> Result<Self, ServeError> {
+        net::install_tls_provider();
+        let client = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
+        let client = client.build().map_err(|error| ServeError::Client(error.to_string()))?;
+        let positions = Arc::new(Positions::read(data.join(POSITIONS), archived));
+        Ok(Self { settings, client, ingest, counts, positions })
+    }
+
+    /// Reads until `stop` changes.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut readers: BTreeMap<Url, tokio::task::AbortHandle> = BTreeMap::new();
+        let mut tasks = JoinSet::new();
+        let mut reported = BTreeSet::new();
+        loop {
+            let (targets, errors) = discover(&self.settings, &self.client).await;
+            for error in errors {
+                let text = error.to_string();
+                if reported.insert(text.clone()) {
+                    tracing::warn!("agents: {text}");
+                }
+            }
+            readers.retain(|target, reader| {
+                let is_wanted = targets.contains(target);
+                if !is_wanted {
+                    reader.abort();
+                }
+                is_wanted
+            });
+            for target in targets {
+                readers.entry(target.clone()).or_insert_with(|| tasks.spawn(self.reader(target).run()));
+            }
+            self.positions.write();
+            tokio::select! {
+                _ = stop.changed() => break,
+                () = tokio::time::sleep(DISCOVER_EVERY) => {}
+            }
+        }
+        tasks.shutdown().await;
+        self.positions.write();
+    }
+
+    fn reader(&self, target: Url) -> Reader {
+        Reader {
+            target,
+            start: None,
+            every: self.settings.every.0,
+            client: self.client.clone(),
+            ingest: self.ingest.clone(),
+            counts: self.counts.clone(),
+            positions: self.positions.clone(),
+        }
+    }
+}
+
+/// Reads one agent.
+struct Reader {
+    target: Url,
+    /// The start of the agent whose readings were fetched last.
+    start: Option<u64>,
+    every: Duration,
+    client: reqwest::Client,
+    ingest: Ingest,
+    counts: Arc<Counts>,
+    positions: Arc<Positions>,
+}
+
+impl Reader {
+    async fn run(mut self) {
+        let mut n_failed: u32 = 0;
+        loop {
+            let pause = match self.pull().await {
+                // There is more.
+                Ok(true) => Duration::ZERO,
+                Ok(false) => {
+                    if n_failed > 0 {
+                        tracing::info!("{}: responds again", self.shown());
+                    }
+                    n_failed = 0;
+                    self.every
+                }
+                Err(error) => {
+                    add(&self.counts.failed_pulls, 1);
+                    if n_failed == 0 {
+                        tracing::warn!("{}: {error}", self.shown());
+                    }
+                    n_failed += 1;
+                    (self.every * 2u32.saturating_pow(n_failed.min(6))).min(MAX_PAUSE)
+                }
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn shown(&self) -> String {
+        let (host, port) =
+            (self.target.host_str().unwrap_or_default(), self.target.port().unwrap_or_default());
+        format!("agent {host}:{port}")
+    }
+
+    /// Fetches what follows the last position, and returns whether there is more.
+    async fn pull(&mut self) -> Result<bool, PullError> {
+        let asked = self.positions.of(&self.target);
+        let mut url = self.target.clone();
+        let after = asked.map(|position| position.to_string()).unwrap_or_default();
+        url.query_pairs_mut().append_pair("after", &after);
+        let cause = |error: reqwest::Error| PullError::Request(net::root_cause(&error).to_string());
+        let response = self.client.get(url).send().await.map_err(cause)?;
+        if response.status() != StatusCode::OK {
+            return Err(PullError::Status(response.status()));
+        }
+        let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
+        let position: Position =
+            header(POSITION_HEADER).and_then(|text| text.parse().ok()).ok_or(PullError::NoPosition)?;
+        let n_lost: u64 = header(LOST_HEADER).and_then(|text| text.parse().ok()).unwrap_or(0);
+        if response.content_length().is_none_or(|length| length > MAX_BYTES) {
+            return Err(PullError::TooLarge);
+        }
+        let body = response.bytes().await.map_err(cause)?;
+        let parts = self.parts(&body, self.start == Some(position.start))?;
+        let n_readings: usize = parts.iter().map(|(_, readings)| readings.len()).sum();
+        for (source, readings) in parts {
+            self.ingest.deliver(Input::Agent, source, readings).await?;
+        }
+        if n_lost > 0 {
+            self.counts.lost_readings.fetch_add(n_lost, Ordering::Relaxed);
+            tracing::warn!("{}: {n_lost} readings are lost: it no longer has them", self.shown());
+        }
+        self.positions.set(&self.target, position);
+        self.start = Some(position.start);
+        Ok(n_readings >= N_FULL)
+    }
+
+    /// The readings of a response by source. After a new start of either side, those that the archive has are left out.
+    fn parts(&self, body: &[u8], is_continued: bool) -> Result<Vec<Part>, PullError> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut node: Option<NodeName> = None;
+        for read in samples::read(body) {
+            let (source, reading) = read?;
+            let first = node.get_or_insert_with(|| reading.node.clone());
+            if *first != reading.node {
+                return Err(PullError::TwoNodes(first.clone(), reading.node));
+            }
+            if !is_continued
+                && self.positions.archived.get(&reading.node).is_some_and(|last| reading.time <= *last)
+            {
+                continue;
+            }
+            match parts.last_mut().filter(|(last, _)| **last == *source) {
+                Some((_, readings)) => readings.push(reading),
+                None => parts.push((source, vec![reading])),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// The position in the readings of each agent. They are kept in a file, which may be older than the archive after a
+/// crash: what the archive has is then fetched again, and left out.
+struct Positions {
+    path: PathBuf,
+    of: Mutex<BTreeMap<String, String>>,
+    archived: BTreeMap<NodeName, Timestamp>,
+}
+
+impl Positions {
+    fn read(path: PathBuf, archived: BTreeMap<NodeName, Timestamp>) -> Self {
+        let text = std::fs::read(&path).unwrap_or_default();
+        let of = serde_json::from_slice(&text).unwrap_or_default();
+        Self { path, of: Mutex::new(of), archived }
+    }
+
+    fn of(&self, target: &Url) -> Option<Position> {
+        self.of.lock().unwrap_or_else(PoisonError::into_inner).get(target.as_str())?.parse().ok()
+    }
+
+    fn set(&self, target: &Url, position: Position) {
+        let mut of = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        of.insert(target.to_string(), position.to_string());
+    }
+
+    fn write(&self) {
+        let json = serde_json::to_vec(&*self.of.lock().unwrap_or_else(PoisonError::into_inner));
+        if let Some(error) = json.ok().and_then(|json| files::write(&self.path, &json).err()) {
+            tracing::warn!("{error}");
+        }
+    }
+}

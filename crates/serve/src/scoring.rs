@@ -1,0 +1,319 @@
+//! Live scoring: stored readings become window batches, batches become scores and events.
+//!
+//! Two threads: one cuts windows, the other scores them. If the second is too slow, the first leaves out batches, which
+//! makes the stride longer; every reading still takes part.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use archive::{Archive, Replay, Replayed, Selection};
+use detect::{
+    BufferStatus, Event, EventChange, KnownJobs, Monitor, WindowBatch, WindowBuffer, WindowFilter, WindowSpec,
+};
+use tokio::sync::mpsc;
+use workload::{Millis, NodeName, Timestamp};
+
+use crate::counts::{Counts, Stage, add};
+use crate::error::ServeError;
+use crate::ingest::Stored;
+use crate::live::Live;
+use crate::models::Model;
+
+/// Batches that may wait for the scorer.
+const MAX_WAITING: usize = 4;
+/// The stride becomes longer by at most this factor.
+const MAX_FACTOR: u64 = 64;
+/// After so many batches in time, the stride becomes shorter again.
+const N_IN_TIME: u32 = 20;
+const TICK: Duration = Duration::from_millis(200);
+
+/// What scoring shares with the rest of the service.
+#[derive(Debug, Default)]
+pub struct Shared {
+    live: Mutex<Live>,
+    status: Mutex<BufferStatus>,
+    model: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// A copy of the state of the cluster.
+    pub fn live(&self) -> Live {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The end of the newest windows.
+    pub fn time(&self) -> Option<Timestamp> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner).time
+    }
+
+    /// What is late, missing or ignored.
+    pub fn status(&self) -> BufferStatus {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The version of the model in use.
+    pub fn model(&self) -> Option<String> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A change of an event, and the version of the model that found it.
+pub type Change = (EventChange, String);
+
+/// Starts scoring and ends when no more readings come.
+pub struct Scoring {
+    pub readings: Receiver<Vec<Stored>>,
+    /// The model to use; a new one replaces it without a missing window.
+    pub models: Receiver<Model>,
+    pub changes: mpsc::UnboundedSender<Change>,
+    /// Events that were open when the service stopped, and the last reading before that.
+    pub open: Vec<Event>,
+    pub stopped_at: Timestamp,
+    /// Windows that began before scoring are completed from here.
+    pub archive: Archive,
+    pub stride: Duration,
+    pub n_threads: usize,
+    pub shared: Arc<Shared>,
+    pub counts: Arc<Counts>,
+}
+
+impl Scoring {
+    /// Starts both threads.
+    pub fn start(self) -> Result<std::thread::JoinHandle<()>, ServeError> {
+        let work = move || self.run();
+        std::thread::Builder::new().name("windows".into()).spawn(work).map_err(ServeError::Thread)
+    }
+
+    fn run(mut self) {
+        // Without a model, readings are stored only.
+        let mut model = None;
+        while model.is_none() {
+            model = self.models.try_recv().ok();
+            match self.readings.recv_timeout(TICK) {
+                Err(RecvTimeoutError::Disconnected) => return,
+                Ok(_) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+        while let Some(current) = model.take() {
+            model = self.run_with(&current);
+        }
+    }
+
+    /// Scores with one model until there is another, or no more readings come.
+    fn run_with(&mut self, model: &Model) -> Option<Model> {
+        let pool = rayon::ThreadPoolBuilder::new()
+            .num_threads(self.n_threads)
+            .thread_name(|number| format!("score-{number}"))
+            .build();
+        let pool = match pool {
+            Ok(pool) => pool,
+            Err(error) => {
+                tracing::error!("cannot start threads for scoring: {error}");
+                return None;
+            }
+        };
+        let spec = self.spec(model);
+        let stride = spec.stride_length();
+        *self.shared.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.version.clone());
+        tracing::info!("scoring with model {} every {} s", model.version, stride.as_seconds());
+        let (batches, waiting) = sync_channel(MAX_WAITING);
+        let scorer = Scorer {
+            model: model.clone(),
+            shared: self.shared.clone(),
+            counts: self.counts.clone(),
+            changes: self.changes.clone(),
+        };
+        let (open, stopped_at) = (std::mem::take(&mut self.open), self.stopped_at);
+        std::thread::scope(|scope| {
+            let scoring = scope.spawn(move || pool.install(move || scorer.run(&waiting, open, stopped_at)));
+            let next = self.cut(WindowBuffer::new(spec, WindowFilter::All), model, batches);
+            if let Ok(open) = scoring.join() {
+                self.open = open;
+            }
+            self.stopped_at = self.shared.time().unwrap_or(self.stopped_at);
+            next
+        })
+    }
+
+    fn spec(&self, model: &Model) -> WindowSpec {
+        let mut spec = model.detector.event_spec();
+        let n_steps = self.stride.as_millis() as i64 / spec.period.0.max(1);
+        spec.stride = (n_steps.max(1) as usize).min(spec.n_steps);
+        spec
+    }
+
+    /// The last readings of the archive.
+    fn archived(&self, length: Millis) -> archive::Result<Vec<Stored>> {
+        let ends = crate::models::last_readings(&self.archive)?;
+        let Some(last) = ends.into_values().max() else { return Ok(Vec::new()) };
+        let snapshot = self.archive.snapshot(Selection { from: last - length, ..Selection::default() })?;
+        let stored = |replayed: archive::Result<Replayed>| replayed.map(|one| (one.reading, one.scale));
+        Replay::new(&snapshot, None)?.map(stored).collect()
+    }
+
+    /// Cuts windows out of the readings, first out of those that were stored before.
+    fn cut(
+        &mut self,
+        mut buffer: WindowBuffer,
+        model: &Model,
+        batches: SyncSender<WindowBatch>,
+    ) -> Option<Model> {
+        let stride = buffer.spec().stride_length();
+        let lookback = Millis(buffer.spec().length().0 + model.detector.confirmation().0 + 2 * stride.0);
+        let mut seen: BTreeMap<NodeName, Timestamp> = BTreeMap::new();
+        match self.archived(lookback) {
+            Ok(readings) => {
+                for (reading, scale) in readings {
+                    seen.insert(reading.node.clone(), reading.time);
+                    for batch in buffer.push(&reading, scale) {
+                        // Old batches wait for the scorer: none of them is urgent.
+                        add(&self.counts.waiting_batches, 1);
+                        batches.send(batch).ok()?;
+                    }
+                }
+            }
+            Err(error) => tracing::warn!("the first windows are not completed from the archive: {error}"),
+        }
+        let mut pace = Pace::default();
+        loop {
+            self.counts.stride_millis.store(stride.0 as u64 * pace.factor, Ordering::Relaxed);
+            if let Ok(next) = self.models.try_recv() {
+                return Some(next);
+            }
+            let readings = match self.readings.recv_timeout(TICK) {
+                Ok(readings) => readings,
+                Err(RecvTimeoutError::Timeout) => continue,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            };
+            let begin = Instant::now();
+            let mut complete = Vec::new();
+            for (reading, scale) in readings {
+                // The archive had it already.
+                if seen.get(&reading.node).is_none_or(|last| reading.time > *last) {
+                    seen.remove(&reading.node);
+                    complete.extend(buffer.push(&reading, scale));
+                }
+            }
+            self.counts.spend(Stage::Buffer, begin.elapsed());
+            *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner) = buffer.status();
+            for batch in complete {
+                if !pace.is_due(batch.start().0 / stride.0.max(1)) {
+                    add(&self.counts.skipped_batches, 1);
+                    continue;
+                }
+                match batches.try_send(batch) {
+                    Ok(()) => {
+                        add(&self.counts.waiting_batches, 1);
+                        pace.in_time();
+                    }
+                    Err(TrySendError::Full(_)) => {
+                        add(&self.counts.skipped_batches, 1);
+                        pace.too_slow();
+                    }
+                    Err(TrySendError::Disconnected(_)) => return None,
+                }
+            }
+        }
+    }
+}
+
+/// How many batches are scored: one of `factor`.
+#[derive(Debug)]
+struct Pace {
+    factor: u64,
+    n_in_time: u32,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { factor: 1, n_in_time: 0 }
+    }
+}
+
+impl Pace {
+    /// Whether the batch of this number is scored.
+    fn is_due(&self, number: i64) -> bool {
+        number.rem_euclid(self.factor as i64) == 0
+    }
+
+    fn too_slow(&mut self) {
+        self.factor = (self.factor * 2).min(MAX_FACTOR);
+        self.n_in_time = 0;
+        tracing::warn!("scoring is too slow; one window of {} is scored", self.factor);
+    }
+
+    fn in_time(&mut self) {
+        self.n_in_time += 1;
+        if self.n_in_time >= N_IN_TIME && self.factor > 1 {
+            self.factor /= 2;
+            self.n_in_time = 0;
+        }
+    }
+}
+
+/// Scores batches.
+struct Scorer {
+    model: Model,
+    shared: Arc<Shared>,
+    counts: Arc<Counts>,
+    changes: mpsc::UnboundedSender<Change>,
+}
+
+impl Scorer {
+    /// Scores until no more batches come, and returns the events that are open then.
+    fn run(&self, batches: &Receiver<WindowBatch>, open: Vec<Event>, stopped_at: Timestamp) -> Vec<Event> {
+        let detector = &self.model.detector;
+        let known = KnownJobs::default();
+        let mut monitor = match Monitor::new(detector, &known, self.model.library.clone()) {
+            Ok(monitor) => monitor,
+            Err(error) => {
+                tracing::error!("model {}: {error}", self.model.version);
+                return open;
+            }
+        };
+        monitor.resume(open, stopped_at);
+        let length = detector.event_spec().length();
+        while let Ok(batch) = batches.recv() {
+            self.counts.waiting_batches.fetch_sub(1, Ordering::Relaxed);
+            let begin = Instant::now();
+            let findings = detector.examine(&batch);
+            let score = |finding| detector.strength(finding, None).unwrap_or(0.0);
+            let scores: Vec<f64> = findings.iter().map(score).collect();
+            let changes = monitor.decide(&batch, findings.clone());
+            let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+            live.update(&batch, length, &findings, &scores, monitor.strengths());
+            drop(live);
+            for change in changes {
+                if matches!(change, EventChange::Opened(_)) {
+                    add(&self.counts.events_opened, 1);
+                }
+                // The recorder has ended: the service is stopping.
+                let _ = self.changes.send((change, self.model.version.clone()));
+            }
+            add(&self.counts.scored_windows, scores.len() as u64);
+            self.counts.spend(Stage::Score, begin.elapsed());
+        }
+        monitor.finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pace_slows_down_and_recovers() {
+        let mut pace = Pace::default();
+        assert!((0..10).all(|number| pace.is_due(number)));
+        pace.too_slow();
+        pace.too_slow();
+        assert_eq!((0..8).filter(|number| pace.is_due(*number)).count(), 2);
+        (0..N_IN_TIME).for_each(|_| pace.in_time());
+        assert_eq!(pace.factor, 2);
+        (0..100).for_each(|_| pace.too_slow());
+        assert_eq!(pace.factor, MAX_FACTOR);
+    }
+}

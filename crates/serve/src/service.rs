@@ -1,0 +1,285 @@
+//! The service: its parts, and how they start and stop.
+
+use std::net::SocketAddr;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent::web::config::WebConfig;
+use archive::{Archive, Settings};
+use campaign::simulate::schedule::ClusterSettings;
+use detect::DetectorConfig;
+use lifecycle::Store;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use workload::{Millis, Stop, Timestamp};
+
+use crate::counts::Counts;
+use crate::error::ServeError;
+use crate::http;
+use crate::ingest::Ingest;
+use crate::input::{pull::Pull, simulated};
+use crate::models::{self, Model};
+use crate::recorder;
+use crate::remote_write::receive::Receiving;
+use crate::scoring::{Scoring, Shared};
+use crate::settings::ServeSettings;
+
+/// Deliveries that may wait for the thread that cuts windows.
+const MAX_WAITING: usize = 64;
+/// How often the archive is asked whether there is enough data for the first model.
+const LOOK_EVERY: Duration = Duration::from_secs(10);
+
+/// A simulated cluster, and how fast it runs.
+#[derive(Debug, Clone)]
+pub struct Simulation {
+    pub settings: ClusterSettings,
+    pub speed: f64,
+}
+
+/// What requests are answered from.
+pub struct Service {
+    pub settings: ServeSettings,
+    pub store: Store,
+    pub scoring: Arc<Shared>,
+    pub counts: Arc<Counts>,
+    pub receiving: Receiving,
+    pub web_config: WebConfig,
+    pub is_tls: bool,
+    pub last_change: watch::Receiver<i64>,
+    pub stop: watch::Receiver<bool>,
+    training: Mutex<String>,
+}
+
+impl Service {
+    /// What the service is doing, in a sentence.
+    pub fn state(&self) -> String {
+        match (self.scoring.model(), self.scoring.time()) {
+            (Some(model), Some(_)) => format!("scoring with model {model}"),
+            (Some(model), None) => format!("model {model} is ready; the first windows are not complete yet"),
+            (None, _) => self.training.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    fn set_training(&self, state: String) {
+        *self.training.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+/// A service that runs.
+pub struct Running {
+    pub address: SocketAddr,
+    pub service: Arc<Service>,
+    stop: watch::Sender<bool>,
+    /// Ends simulation and training.
+    stop_threads: Stop,
+    inputs: Vec<tokio::task::JoinHandle<()>>,
+    listening: tokio::task::JoinHandle<()>,
+    recording: tokio::task::JoinHandle<()>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+    /// Keeps the ingest thread running.
+    ingest: Ingest,
+}
+
+/// Starts the service in the current runtime.
+pub async fn start(
+    settings: ServeSettings,
+    detector: DetectorConfig,
+    simulation: Option<Simulation>,
+) -> Result<Running, ServeError> {
+    settings.check()?;
+    let data = settings.data.clone();
+    files::create_dirs(&data)?;
+    let store = match settings.store.as_str() {
+        "" => Store::open_file(&data.join("metadata.db")).await?,
+        url => Store::open(url).await?,
+    };
+    if !settings.listen.ip().is_loopback() && !store.has_tokens().await? {
+        return Err(ServeError::NoTokens(settings.listen));
+    }
+    let listener = TcpListener::bind(settings.listen).await;
+    let listener = listener.map_err(|source| ServeError::Listen { address: settings.listen, source })?;
+    let address =
+        listener.local_addr().map_err(|source| ServeError::Listen { address: settings.listen, source })?;
+    let web_config = WebConfig::read(settings.web_config.as_deref())
+        .map_err(|error| ServeError::Client(error.to_string()))?;
+    let archive_path = data.join("archive");
+    let archive = blocking(move || {
+        Archive::open_or_create(&archive_path.to_string_lossy(), &Settings::default())
+            .map_err(ServeError::from)
+    })
+    .await?;
+    let (stop, stopped) = watch::channel(false);
+    let (last_change, changed) = watch::channel(store.last_change().await?);
+    let counts = Arc::new(Counts::default());
+    let of_archive = archive.clone();
+    let archived = blocking(move || models::last_readings(&of_archive).map_err(ServeError::from)).await?;
+    let (readings, to_score) = sync_channel(MAX_WAITING);
+    let (ingest, storing) = Ingest::start(&archive, readings, counts.clone())?;
+    let (receiving, assembling) = Receiving::start(
+        data.join("remote-write"),
+        archived.clone(),
+        ingest.clone(),
+        counts.clone(),
+        tokio::runtime::Handle::current(),
+    )?;
+    let service = Arc::new(Service {
+        receiving,
+        is_tls: web_config.tls().is_some(),
+        settings,
+        store: store.clone(),
+        scoring: Arc::default(),
+        counts: counts.clone(),
+        web_config,
+        last_change: changed,
+        stop: stopped.clone(),
+        training: Mutex::new("collecting data".into()),
+    });
+    let (changes, to_record) = mpsc::unbounded_channel();
+    let recording = tokio::spawn(recorder::record(to_record, store.clone(), last_change, counts.clone()));
+    let (models, to_use) = sync_channel(1);
+    let scoring = Scoring {
+        readings: to_score,
+        models: to_use,
+        changes,
+        open: store.open_events().await?.into_iter().map(|one| one.event).collect(),
+        stopped_at: archived.values().copied().max().unwrap_or(Timestamp(0)),
+        archive: archive.clone(),
+        stride: service.settings.scoring.stride.0,
+        n_threads: service.settings.scoring.threads,
+        shared: service.scoring.clone(),
+        counts: counts.clone(),
+    };
+    let mut threads = vec![scoring.start()?, storing, assembling];
+    let stop_threads = Stop::default();
+    let model = Modelling {
+        service: service.clone(),
+        archive: archive.clone(),
+        detector,
+        stop: stop_threads.clone(),
+    };
+    threads.push(model.start(models)?);
+    let mut inputs = Vec::new();
+    let agents = service.settings.agents.clone();
+    if !agents.targets.is_empty() || !agents.file_sd.is_empty() || !agents.http_sd.is_empty() {
+        let pull = Pull::new(agents, &data, archived, ingest.clone(), counts)?;
+        inputs.push(tokio::spawn(pull.run(stopped.clone())));
+    }
+    if let Some(simulation) = simulation {
+        threads.push(simulate(simulation, archive, ingest.clone(), stop_threads.clone())?);
+    }
+    let listening = tokio::spawn(http::listen(listener, service.clone(), stopped));
+    Ok(Running { address, service, stop, stop_threads, inputs, listening, recording, threads, ingest })
+}
+
+impl Running {
+    /// Stops the inputs first and then the stages behind them, so that every acknowledged reading is processed.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        self.stop_threads.now();
+        for input in self.inputs {
+            let _ = input.await;
+        }
+        let _ = self.listening.await;
+        self.service.receiving.close();
+        drop(self.ingest);
+        let threads = self.threads;
+        let joined = tokio::task::spawn_blocking(move || {
+            for thread in threads {
+                let _ = thread.join();
+            }
+        });
+        let _ = joined.await;
+        let _ = self.recording.await;
+        self.service.store.close().await;
+    }
+}
+
+/// Runs blocking work outside of the runtime's threads.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ServeError> + Send + 'static,
+) -> Result<T, ServeError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
+}
+
+fn simulate(
+    simulation: Simulation,
+    archive: Archive,
+    ingest: Ingest,
+    stop: Stop,
+) -> Result<std::thread::JoinHandle<()>, ServeError> {
+    let runtime = tokio::runtime::Handle::current();
+    let work = move || {
+        let Simulation { settings, speed } = simulation;
+        if let Err(error) = simulated::run(&settings, &archive, speed, &ingest, &runtime, &stop) {
+            tracing::error!("the simulated cluster has stopped: {error}");
+        }
+    };
+    std::thread::Builder::new().name("simulated".into()).spawn(work).map_err(ServeError::Thread)
+}
+
+/// Finds a model, or trains the first one.
+struct Modelling {
+    service: Arc<Service>,
+    archive: Archive,
+    detector: DetectorConfig,
+    stop: Stop,
+}
+
+impl Modelling {
+    fn start(self, models: SyncSender<Model>) -> Result<std::thread::JoinHandle<()>, ServeError> {
+        let work = move || {
+            if let Some(model) = self.find() {
+                // Scoring has ended: the service is stopping.
+                let _ = models.send(model);
+            }
+        };
+        std::thread::Builder::new().name("model".into()).spawn(work).map_err(ServeError::Thread)
+    }
+
+    /// The newest model, or one that is trained as soon as there is enough data.
+    fn find(&self) -> Option<Model> {
+        let Service { settings, .. } = &*self.service;
+        let archive = self.archive.with_stop(&self.stop);
+        if let Some(model) = models::newest(&settings.data, &archive, &self.stop) {
+            return Some(model);
+        }
+        let needed = Millis::from(settings.scoring.first_training.0);
+        loop {
+            match models::recorded(&archive) {
+                Ok(recorded) if recorded >= needed => {
+                    let tell =
+                        |step: &str| self.service.set_training(format!("training the first model: {step}"));
+                    tell("reading the archive");
+                    let trained = models::train(
+                        &archive,
+                        &settings.data,
+                        &settings.scoring,
+                        &self.detector,
+                        &self.stop,
+                        tell,
+                    );
+                    match trained {
+                        Ok(model) => return Some(model),
+                        Err(_) if self.stop.is_set() => return None,
+                        Err(error) => {
+                            tracing::error!("the first model cannot be trained: {error}");
+                            self.service
+                                .set_training(format!("the first model cannot be trained yet: {error}"));
+                        }
+                    }
+                }
+                Ok(recorded) => self.service.set_training(format!(
+                    "collecting data: {:.0} of {:.0} min for the first model",
+                    recorded.as_seconds() / 60.0,
+                    needed.as_seconds() / 60.0
+                )),
+                Err(error) => tracing::warn!("{error}"),
+            }
+            if self.stop.wait(LOOK_EVERY) {
+                return None;
+            }
+        }
+    }
+}

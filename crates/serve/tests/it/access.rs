@@ -1,0 +1,119 @@
+//! Permissions: every route of the document, with no token, a wrong one, and one of every role.
+
+use lifecycle::{NewToken, Role, Store};
+use serde_json::Value;
+use serve::ServeError;
+use serve::http::access::{Access, may, needed};
+use testbed::http;
+use workload::Timestamp;
+
+use crate::{settings, started};
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+/// The status of a request with some headers.
+async fn status(port: u16, method: &str, path: &str, headers: &[(&str, &str)]) -> u16 {
+    net::install_tls_provider();
+    let client = reqwest::Client::new();
+    let mut request = client.request(method.parse().unwrap(), format!("http://127.0.0.1:{port}{path}"));
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request.send().await.unwrap().status().as_u16()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_route_is_open_to_its_roles_and_to_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let port = running.address.port();
+    let document: Value = serde_json::from_str(&serve::http::openapi()).unwrap();
+    let store = Store::open_file(&settings(folder.path()).data.join("metadata.db")).await.unwrap();
+    let mut tokens = Vec::new();
+    for role in Role::ALL {
+        let new = NewToken { name: role.to_string(), role, nodes: Vec::new() };
+        tokens.push((role, store.add_token(&new, "test", NOW).await.unwrap().1));
+    }
+    let mut routes: Vec<(String, String)> = [("GET", "/metrics"), ("GET", "/"), ("POST", "/api/v1/write")]
+        .map(|(method, path)| (method.into(), path.into()))
+        .into();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        routes.extend(item.as_object().unwrap().keys().map(|method| (method.to_uppercase(), path.clone())));
+    }
+    assert!(routes.len() > 10);
+    for (method, path) in routes {
+        let access = needed(&method.parse().unwrap(), &path).unwrap();
+        let Access::Role(needed) = access else { continue };
+        // The stream does not end by itself, and its headers are enough.
+        let path = path.replace("{node}", "n1").replace("{job}", "1").replace("{id}", "1");
+        let wrong = format!("Bearer {}", lifecycle::Secret::random().unwrap().reveal());
+        assert_eq!(status(port, &method, &path, &[]).await, 401, "{method} {path} without a token");
+        assert_eq!(status(port, &method, &path, &[("authorization", &wrong)]).await, 401, "{method} {path}");
+        assert_eq!(
+            status(port, &method, &path, &[("authorization", "Bearer tw_")]).await,
+            401,
+            "{method} {path}"
+        );
+        for (role, secret) in &tokens {
+            let sent = format!("Bearer {}", secret.reveal());
+            let found = status(port, &method, &path, &[("authorization", &sent)]).await;
+            if may(*role, needed) {
+                assert!(matches!(found, 200 | 404 | 415), "{method} {path} as {role}: {found}");
+            } else {
+                assert_eq!(found, 403, "{method} {path} as {role}");
+            }
+        }
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_tokens_only_this_machine_is_served_under_its_own_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let port = running.address.port();
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &[]).await, 200);
+    for (name, value) in
+        [("host", "evil.example"), ("sec-fetch-site", "cross-site"), ("authorization", "Basic YTpi")]
+    {
+        assert_eq!(status(port, "GET", "/api/v1/nodes", &[(name, value)]).await, 401, "{name}: {value}");
+    }
+    let answer = tokio::task::spawn_blocking(move || http::get(port, "/", &[])).await.unwrap();
+    for header in ["content-security-policy", "x-content-type-options: nosniff", "x-frame-options: deny"] {
+        assert!(answer.headers.contains(header), "{}", answer.headers);
+    }
+    running.stop().await;
+    let open = serve::ServeSettings { listen: "0.0.0.0:0".parse().unwrap(), ..settings(folder.path()) };
+    let refused = serve::start(open, detect::DetectorConfig::default(), None).await;
+    assert!(matches!(refused, Err(ServeError::NoTokens(_))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_browser_logs_in_with_a_token_and_out_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let port = running.address.port();
+    let store = Store::open_file(&settings(folder.path()).data.join("metadata.db")).await.unwrap();
+    let new = NewToken { name: "ann".into(), role: Role::Viewer, nodes: Vec::new() };
+    let (_, secret) = store.add_token(&new, "test", NOW).await.unwrap();
+    net::install_tls_provider();
+    let client = reqwest::Client::new();
+    let log_in = async |token: &str| {
+        let url = format!("http://127.0.0.1:{port}/api/v1/session");
+        let body = serde_json::json!({ "token": token }).to_string();
+        client.post(url).header("content-type", "application/json").body(body).send().await.unwrap()
+    };
+    assert_eq!(log_in("nonsense").await.status(), 401);
+    let response = log_in(secret.reveal()).await;
+    assert_eq!(response.status(), 204);
+    let cookie = response.headers()["set-cookie"].to_str().unwrap().to_owned();
+    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Lax"), "{cookie}");
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let sent = [("cookie", cookie.as_str())];
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &sent).await, 200);
+    let foreign = [("cookie", cookie.as_str()), ("sec-fetch-site", "cross-site")];
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &foreign).await, 403);
+    assert_eq!(status(port, "DELETE", "/api/v1/session", &sent).await, 204);
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &sent).await, 401);
+    running.stop().await;
+}

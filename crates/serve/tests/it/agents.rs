@@ -1,0 +1,133 @@
+//! Reading agents: every reading is stored once, also across restarts of both sides.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use agent::node::{Node, NodeSettings};
+use agent::ring::Keep;
+use agent::service::Shared;
+use agent::web::Server;
+use agent::web::config::WebConfig;
+use agent::web::listener::Listener;
+use agent::web::places::Limits;
+use archive::{Archive, Replay, Selection, Settings};
+use testbed::fake_node::FakeNode;
+use testbed::free_port;
+use workload::{Cpu, Millis, NodeName, NodeReading, Ticks, Timestamp};
+
+use crate::{eventually, settings, started};
+
+/// An agent whose readings are made by the test.
+pub struct TestAgent {
+    shared: Arc<Shared>,
+    /// Its own, so that all of its connections end with it.
+    runtime: tokio::runtime::Runtime,
+    node: Node,
+    fake: FakeNode,
+}
+
+impl TestAgent {
+    pub fn start(folder: &Path, port: u16) -> Self {
+        let fake = FakeNode::create(folder, 4);
+        let name = NodeName::new("n1").unwrap();
+        let node = Node::new(NodeSettings::for_recording(
+            name,
+            fake.proc(),
+            fake.cgroup(),
+            std::time::Duration::from_secs(1),
+        ));
+        let keep = Keep { time: Millis::HOUR, bytes: usize::MAX };
+        let shared = Arc::new(Shared::new(&node, keep, false));
+        let limits = Limits { connections: 10, connections_per_peer: 10 };
+        let server = Server::new(shared.clone(), WebConfig::read(None).unwrap(), limits);
+        let address = format!("127.0.0.1:{port}").parse().unwrap();
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        runtime.spawn(async move { server.serve(Listener::bind(&address).await.unwrap()).await });
+        Self { shared, runtime, node, fake }
+    }
+
+    /// Reads the node once a second, from `first` on, and returns what was read.
+    pub fn read(&mut self, first: Timestamp, n_readings: i64) -> Vec<NodeReading> {
+        let mut readings = Vec::new();
+        for second in 0..n_readings {
+            self.fake.tick();
+            let sample = self.node.sample(first + Millis::from_seconds(second));
+            readings.push(sample.reading(&NodeName::new("n1").unwrap()));
+            self.shared.publish(sample, 0);
+        }
+        readings
+    }
+
+    pub fn stop(self) {
+        self.runtime.shutdown_background();
+    }
+}
+
+/// The counters of each thread at each time.
+fn ticks(readings: &[NodeReading]) -> Vec<(Timestamp, BTreeMap<Cpu, Ticks>)> {
+    let of =
+        |reading: &NodeReading| reading.threads.iter().map(|thread| (thread.cpu, thread.ticks)).collect();
+    readings.iter().map(|reading| (reading.time, of(reading))).collect()
+}
+
+pub fn archived(folder: &Path) -> Vec<NodeReading> {
+    let address = folder.join("data/archive").to_string_lossy().into_owned();
+    let archive = Archive::open(&address, &Settings::default()).unwrap();
+    let snapshot = archive.snapshot(Selection::default()).unwrap();
+    Replay::new(&snapshot, None).unwrap().map(|replayed| replayed.unwrap().reading).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_reading_is_stored_once_across_restarts_of_both_sides() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let begin = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::from_seconds(3_000);
+    let at = |second: i64| begin + Millis::from_seconds(second);
+    let mut agent = TestAgent::start(&folder.path().join("node"), port);
+    let mut expected = agent.read(begin, 300);
+    let mut settings = settings(folder.path());
+    settings.agents.targets = vec![format!("127.0.0.1:{port}")];
+    let n_stored = async || {
+        let folder = folder.path().to_owned();
+        tokio::task::spawn_blocking(move || archived(&folder).len()).await.unwrap()
+    };
+    let all_are_stored = async |n_readings: usize| {
+        eventually("all readings in the archive", async || n_stored().await >= n_readings).await;
+    };
+
+    let running = started(settings.clone(), None).await;
+    all_are_stored(300).await;
+    expected.extend(agent.read(at(300), 100));
+    all_are_stored(400).await;
+    running.stop().await;
+
+    // While the service is down, the agent goes on; more readings than one response holds are waiting.
+    expected.extend(agent.read(at(400), 1_500));
+    let running = started(settings.clone(), None).await;
+    all_are_stored(1_900).await;
+    running.stop().await;
+
+    // The position was lost, as in a crash before it was written: what the archive has is not stored again.
+    std::fs::remove_file(settings.data.join("positions.json")).unwrap();
+    let running = started(settings.clone(), None).await;
+    expected.extend(agent.read(at(1_900), 50));
+    all_are_stored(1_950).await;
+
+    // The agent starts anew.
+    agent.stop();
+    eventually("the end of the agent", async || std::net::TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .await;
+    let mut agent = TestAgent::start(&folder.path().join("again"), port);
+    expected.extend(agent.read(at(1_950), 50));
+    all_are_stored(2_000).await;
+    assert_eq!(running.service.counts.lost_readings.load(std::sync::atomic::Ordering::Relaxed), 0);
+    running.stop().await;
+    agent.stop();
+
+    let stored = archived(folder.path());
+    assert_eq!(stored.len(), expected.len(), "nothing is stored twice");
+    assert!(ticks(&stored) == ticks(&expected), "stored counters are those of the agent");
+}

@@ -1,0 +1,120 @@
+//! From readings to events: a simulated cluster is scored live, and its events survive a restart.
+
+use std::time::{Duration, SystemTime};
+
+use archive::{Archive, Settings};
+use campaign::simulate::schedule::ClusterSettings;
+use campaign::simulate::{CampaignCount, into_archive, recorded_model};
+use detect::DetectorKind;
+use serve::Simulation;
+use testbed::http;
+use workload::{Control, Millis, Set, Stop, Timestamp};
+
+use crate::{eventually, json, settings, started};
+
+fn cluster(start: Timestamp, first_job: u64) -> ClusterSettings {
+    let counts =
+        [CampaignCount { set: Set::Train, count: 2 }, CampaignCount { set: Set::Validation, count: 1 }];
+    ClusterSettings {
+        n_nodes: 2,
+        threads_per_node: 16,
+        campaign_seconds: 3_600,
+        campaigns: ClusterSettings::campaigns(&counts),
+        seed: 3,
+        load: 0.85,
+        start,
+        origin: start,
+        first_job,
+        is_busy_at_start: false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_simulated_cluster_is_scored_and_its_events_survive_a_restart() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = settings(folder.path());
+    settings.scoring.detector = DetectorKind::Pca;
+    settings.scoring.first_training.0 = Duration::from_secs(3_600);
+    let archive = settings.data.join("archive").to_string_lossy().into_owned();
+    std::fs::create_dir_all(&settings.data).unwrap();
+    let live = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::HOUR;
+    tokio::task::spawn_blocking(move || {
+        let archive = Archive::open_or_create(&archive, &Settings::default()).unwrap();
+        let history = cluster(live - Millis(3 * Millis::HOUR.0 + 1_000), 1);
+        let stop = Stop::default();
+        into_archive(&history, &recorded_model().unwrap(), &archive, &Control::new(&stop, &|_, _| {}))
+            .unwrap();
+    })
+    .await
+    .unwrap();
+    let simulation = |start: Timestamp| Simulation { settings: cluster(start, 100_000), speed: 40.0 };
+    let running = started(settings.clone(), Some(simulation(live))).await;
+    check(&running).await;
+    let before = json(&running, "/api/v1/events").await;
+    running.stop().await;
+
+    // Nothing is reported twice, and nothing is lost.
+    let running = started(settings, None).await;
+    eventually("scores from the archive", async || json(&running, "/api/v1/cluster").await["nodes"] == 2)
+        .await;
+    let after = json(&running, "/api/v1/events").await;
+    let ids = |events: &serde_json::Value| -> Vec<String> {
+        events["items"].as_array().unwrap().iter().map(|event| event["id"].to_string()).collect()
+    };
+    assert_eq!(ids(&before), ids(&after));
+    running.stop().await;
+}
+
+/// Waits for an event, and asks for everything that the API has.
+async fn check(running: &serve::Running) {
+    eventually("an event", async || json(running, "/api/v1/events").await["items"][0]["id"].is_string())
+        .await;
+
+    let events = json(running, "/api/v1/events").await;
+    let event = &events["items"][0];
+    let id = event["id"].as_str().unwrap().to_owned();
+    let detail = json(running, &format!("/api/v1/events/{id}")).await;
+    assert_eq!(detail["event"]["id"], id.as_str());
+    check_structure(&detail["event"]);
+    let state = json(running, "/api/v1/cluster").await;
+    assert_eq!((&state["nodes"], state["model"].is_string()), (&2.into(), true), "{state}");
+    let node = json(running, "/api/v1/nodes/n001").await;
+    assert!(node["threads"].as_array().unwrap().len() > 8, "{node}");
+    let port = running.address.port();
+    let plane = tokio::task::spawn_blocking(move || http::get(port, "/api/v1/cluster?format=plane", &[]))
+        .await
+        .unwrap();
+    assert!(plane.headers.contains("tracewise-rows: n001=") && plane.body.len() > 20, "{}", plane.headers);
+    let page = tokio::task::spawn_blocking(move || http::get(port, "/metrics", &[])).await.unwrap().text();
+    assert!(
+        page.contains("anomaly_score{") && page.contains("tracewise_serve_scored_windows_total"),
+        "{page}"
+    );
+    if let Some(problems) = testbed::promtool_check(&page) {
+        assert_eq!(problems, "", "{page}");
+    }
+}
+
+/// What is sent is what the document describes.
+fn check_structure(event: &serde_json::Value) {
+    let document: serde_json::Value = serde_json::from_str(&serve::http::openapi()).unwrap();
+    let described = document["components"]["schemas"]["Event"]["properties"].as_object().unwrap();
+    let sent = event.as_object().unwrap();
+    let mut names: [Vec<&String>; 2] = [described.keys().collect(), sent.keys().collect()];
+    names.iter_mut().for_each(|names| names.sort());
+    assert_eq!(names[0], names[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_without_a_model_collects_data_and_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    eventually("the first look at the archive", async || {
+        json(&running, "/api/v1/cluster").await["state"].as_str().unwrap().contains("0 of 180 min")
+    })
+    .await;
+    assert_eq!(json(&running, "/api/v1/events").await["items"], serde_json::json!([]));
+    let begin = std::time::Instant::now();
+    running.stop().await;
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
