@@ -177,7 +177,7 @@ fn share(evidence: Evidence, sources: impl Iterator<Item = Evidence>) -> f64 {
         Evidence::ALL.iter().filter(|one| one.level().is_some()).map(|one| one.weight()).sum();
     let weight = |one: Evidence| match one {
         // Without a hierarchy, the reconstruction error speaks for all of its levels.
-        Evidence::Error if !has_levels => one.weight() + of_levels,
+        Evidence::Error | Evidence::LastingError if !has_levels => one.weight() + of_levels / 2.0,
         _ => one.weight(),
     };
     weight(evidence) / all.iter().map(|one| weight(*one)).sum::<f64>()
@@ -219,7 +219,7 @@ impl Sources {
     fn values(&self, probabilities: &BTreeMap<Evidence, f64>) -> BTreeMap<Evidence, f64> {
         let value = |(evidence, probability): (&Evidence, &f64)| {
             let all: Vec<f64> = self.by_evidence.get(evidence)?.iter().flatten().copied().collect();
-            let value = TailFit::new(&all)?.threshold(*probability);
+            let value = TailFit::new(&all, evidence.prior_excess())?.threshold(*probability);
             Some((*evidence, value.min(evidence.ceiling() + evidence.floor())))
         };
         let mut values: BTreeMap<Evidence, f64> = probabilities.iter().filter_map(value).collect();
@@ -247,7 +247,7 @@ impl Sources {
             if let (Some(values), Some(probability)) =
                 (self.by_evidence.get(&evidence), probabilities.get(&evidence))
             {
-                let tails = resampled_tails(values, rng);
+                let tails = resampled_tails(values, evidence.prior_excess(), rng);
                 let logs: Vec<f64> = tails.iter().map(|tail| tail.threshold(*probability).ln()).collect();
                 threshold.log_std_error = std_dev(&logs);
                 threshold.n_units = n_units(values);
@@ -268,11 +268,11 @@ fn n_units(values: &[Vec<f64>]) -> usize {
 }
 
 /// The tails of resampled subjects.
-fn resampled_tails(values: &[Vec<f64>], rng: &mut Xoshiro256PlusPlus) -> Vec<TailFit> {
+fn resampled_tails(values: &[Vec<f64>], prior_excess: f64, rng: &mut Xoshiro256PlusPlus) -> Vec<TailFit> {
     let mut tails = Vec::with_capacity(N_RESAMPLED);
     for _ in 0..N_RESAMPLED {
         let drawn = (0..values.len()).flat_map(|_| &values[rng.random_range(0..values.len())]);
-        tails.extend(TailFit::new(&drawn.copied().collect::<Vec<f64>>()));
+        tails.extend(TailFit::new(&drawn.copied().collect::<Vec<f64>>(), prior_excess));
     }
     tails
 }
@@ -305,11 +305,12 @@ mod tests {
     use workload::{JobId, Millis, NodeName, Timestamp};
 
     use super::*;
-    use crate::evidence::Observation;
+    use crate::evidence::{Confirmation, Observation};
 
     fn units(n_jobs: usize, sources: &[Evidence], seed: u64) -> Units {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut units = Units::new(Millis(20_000), Millis(10_000));
+        let confirmation = Confirmation { brief: Millis(20_000), lasting: Millis(40_000) };
+        let mut units = Units::new(confirmation, Millis(10_000));
         for job in 0..n_jobs {
             let subject = Subject::Job {
                 node: NodeName::new("n1").unwrap(),

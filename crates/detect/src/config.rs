@@ -9,6 +9,7 @@ use workload::Millis;
 use crate::autoencoder::net::{Net, NetConfig, Shape};
 use crate::channel::{JobChannel, N_RATES, names};
 use crate::detector::DetectorKind;
+use crate::evidence::Confirmation;
 use crate::window::WindowSpec;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -224,8 +225,10 @@ impl DetectorConfig {
     }
 
     /// How long evidence has to last before it opens an event.
-    pub fn confirmation(&self, period: Millis) -> Millis {
-        Millis(self.event_spec(period).stride_length().0 * CONFIRMING_STRIDES as i64)
+    pub fn confirmation(&self, period: Millis) -> Confirmation {
+        let spec = self.event_spec(period);
+        let brief = Millis(spec.stride_length().0 * CONFIRMING_STRIDES as i64);
+        Confirmation { brief, lasting: Millis(spec.length().0 + 2 * brief.0) }
     }
 
     pub fn window_spec(&self, period: Millis, stride: usize) -> WindowSpec {

@@ -65,11 +65,20 @@ pub enum Level {
     Node,
     /// The jobs of the whole cluster differ in the same way.
     Cluster,
+    /// The first four levels together: each is unusual, perhaps none is on its own.
+    Combined,
 }
 
 impl Level {
-    pub const ALL: [Self; 6] =
-        [Self::Reconstruction, Self::Thread, Self::Peers, Self::Job, Self::Node, Self::Cluster];
+    pub const ALL: [Self; 7] = [
+        Self::Reconstruction,
+        Self::Thread,
+        Self::Peers,
+        Self::Job,
+        Self::Node,
+        Self::Cluster,
+        Self::Combined,
+    ];
 
     pub const fn name(self) -> &'static str {
         match self {
@@ -79,6 +88,7 @@ impl Level {
             Self::Job => "job",
             Self::Node => "node",
             Self::Cluster => "cluster",
+            Self::Combined => "combined",
         }
     }
 
@@ -91,6 +101,7 @@ impl Level {
             Self::Job => "all threads of the job differ in the same way",
             Self::Node => "the jobs of the node differ in the same way",
             Self::Cluster => "the jobs of the cluster differ in the same way",
+            Self::Combined => "the thread and its job are unusual in several ways at once",
         }
     }
 }

@@ -30,6 +30,8 @@ pub enum Evidence {
     Node,
     /// How far the jobs of the cluster are from normal, in the same way.
     Cluster,
+    /// How unlikely the reconstruction error, the thread, its peers and its job are together.
+    Combined,
     /// How fast a job uses up its memory.
     Memory,
     /// The fraction of the time of a job's threads that others use.
@@ -38,10 +40,33 @@ pub enum Evidence {
     Unowned,
     /// How surely windows are of a kind that is known to be bad.
     Region,
+    /// As [`Self::Error`], for longer than a window.
+    LastingError,
+    /// As [`Self::Thread`], for longer than a window.
+    LastingThread,
+    /// As [`Self::Job`], for longer than a window.
+    LastingJob,
+    /// As [`Self::Combined`], for longer than a window.
+    LastingCombined,
+}
+
+/// How long evidence has to last before it opens an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Confirmation {
+    pub brief: Millis,
+    /// Longer than a window: a disturbance that is over soon is in many windows, but not in all of that time, so that
+    /// normal jobs have much smaller values.
+    pub lasting: Millis,
+}
+
+impl Confirmation {
+    fn of(self, evidence: Evidence) -> Millis {
+        if evidence.is_lasting() { self.lasting } else { self.brief }
+    }
 }
 
 impl Evidence {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::Error,
         Self::Excess,
         Self::Thread,
@@ -49,10 +74,15 @@ impl Evidence {
         Self::Job,
         Self::Node,
         Self::Cluster,
+        Self::Combined,
         Self::Memory,
         Self::ForeignCpu,
         Self::Unowned,
         Self::Region,
+        Self::LastingError,
+        Self::LastingThread,
+        Self::LastingJob,
+        Self::LastingCombined,
     ];
 
     pub const fn name(self) -> &'static str {
@@ -64,33 +94,68 @@ impl Evidence {
             Self::Job => "job",
             Self::Node => "node",
             Self::Cluster => "cluster",
+            Self::Combined => "combined",
             Self::Memory => "memory",
             Self::ForeignCpu => "foreign-cpu",
             Self::Unowned => "unowned",
             Self::Region => "region",
+            Self::LastingError => "lasting-error",
+            Self::LastingThread => "lasting-thread",
+            Self::LastingJob => "lasting-job",
+            Self::LastingCombined => "lasting-combined",
+        }
+    }
+
+    /// Whether it has to last for longer than a window.
+    pub const fn is_lasting(self) -> bool {
+        matches!(self, Self::LastingError | Self::LastingThread | Self::LastingJob | Self::LastingCombined)
+    }
+
+    /// The same measurement that has to last for longer than a window, if that is used.
+    const fn lasting(self) -> Option<Self> {
+        match self {
+            Self::Error => Some(Self::LastingError),
+            Self::Thread => Some(Self::LastingThread),
+            Self::Job => Some(Self::LastingJob),
+            Self::Combined => Some(Self::LastingCombined),
+            _ => None,
         }
     }
 
     /// Its part of the budget of false events. Sources that a cluster does not have leave theirs to the others.
     pub const fn weight(self) -> f64 {
         match self {
-            Self::Job => 0.3,
-            Self::Thread => 0.2,
-            Self::Memory | Self::ForeignCpu => 0.1,
-            Self::Error | Self::Unowned | Self::Region => 0.05,
-            Self::Peers | Self::Node => 0.04,
-            Self::Excess | Self::Cluster => 0.035,
+            Self::Combined => 0.2,
+            Self::LastingCombined => 0.15,
+            Self::LastingThread | Self::LastingJob | Self::Memory | Self::ForeignCpu => 0.1,
+            Self::Job | Self::Unowned | Self::Region => 0.05,
+            Self::Thread => 0.03,
+            Self::Error => 0.015,
+            Self::Excess | Self::Peers | Self::Node => 0.0125,
+            Self::LastingError => 0.01,
+            Self::Cluster => 0.0075,
+        }
+    }
+
+    /// The mean by which the largest tenth of normal values exceed the others, as a part of those, before any is known.
+    pub const fn prior_excess(self) -> f64 {
+        match self {
+            // A logarithm varies less.
+            Self::Combined | Self::LastingCombined => 0.1,
+            _ => 0.25,
         }
     }
 
     /// Added to its measurements, so that their logarithms do not separate nothing from next to nothing.
     pub const fn floor(self) -> f64 {
         match self {
-            Self::Error => 5e-4,
+            Self::Error | Self::LastingError => 5e-4,
             // Parts of the largest normal distance.
-            Self::Thread | Self::Job => 0.25,
+            Self::Thread | Self::Job | Self::LastingThread | Self::LastingJob => 0.25,
             // Squared standard deviations.
             Self::Excess | Self::Peers | Self::Node | Self::Cluster => 1.0,
+            // Decimal logarithms of probabilities.
+            Self::Combined | Self::LastingCombined => 1.0,
             // Per hour.
             Self::Memory => 0.05,
             // Fractions of a thread's time.
@@ -104,14 +169,12 @@ impl Evidence {
     /// data for it.
     pub const fn ceiling(self) -> f64 {
         match self {
-            Self::Error => 0.2,
+            Self::Error | Self::LastingError => 0.2,
             Self::Memory => 10.0,
             Self::ForeignCpu => 0.4,
             Self::Unowned => 0.5,
             Self::Region => 99.0,
-            Self::Excess | Self::Thread | Self::Peers | Self::Job | Self::Node | Self::Cluster => {
-                f64::INFINITY
-            }
+            _ => f64::INFINITY,
         }
     }
 
@@ -119,12 +182,18 @@ impl Evidence {
     pub const fn level(self) -> Option<Level> {
         match self {
             Self::Excess => Some(Level::Reconstruction),
-            Self::Thread => Some(Level::Thread),
+            Self::Thread | Self::LastingThread => Some(Level::Thread),
             Self::Peers => Some(Level::Peers),
-            Self::Job => Some(Level::Job),
+            Self::Job | Self::LastingJob => Some(Level::Job),
             Self::Node => Some(Level::Node),
             Self::Cluster => Some(Level::Cluster),
-            Self::Error | Self::Memory | Self::ForeignCpu | Self::Unowned | Self::Region => None,
+            Self::Combined | Self::LastingCombined => Some(Level::Combined),
+            Self::Error
+            | Self::LastingError
+            | Self::Memory
+            | Self::ForeignCpu
+            | Self::Unowned
+            | Self::Region => None,
         }
     }
 }
@@ -213,6 +282,7 @@ pub fn observe(batch: &WindowBatch, findings: &[Finding], regions: Option<&Regio
             if is_job {
                 all.add(&subject, Evidence::Peers, at(Level::Peers));
                 all.add(&subject, Evidence::Job, at(Level::Job));
+                all.add(&subject, Evidence::Combined, at(Level::Combined));
             }
         }
         if thread.owner == Owner::Nobody {
@@ -260,7 +330,9 @@ impl Observations {
         let is_absent = value <= 0.0 && matches!(evidence, Evidence::Node | Evidence::Cluster);
         let value = value + evidence.floor();
         if !is_absent && value > 0.0 && value.is_finite() {
-            self.0.push(Observation { subject: subject.clone(), evidence, value, window });
+            for evidence in [Some(evidence), evidence.lasting()].into_iter().flatten() {
+                self.0.push(Observation { subject: subject.clone(), evidence, value, window });
+            }
         }
     }
 }
@@ -283,19 +355,19 @@ pub fn computing_fraction(window: &[f32], n_channels: usize) -> f64 {
 /// Keeps the last values of every measurement, so that only those that last count.
 #[derive(Debug)]
 pub struct Sustained {
-    /// How long a value has to last.
-    confirmation: Millis,
+    confirmation: Confirmation,
     recent: BTreeMap<(Subject, Evidence), VecDeque<(Timestamp, f64)>>,
 }
 
 impl Sustained {
-    pub fn new(confirmation: Millis) -> Self {
+    pub fn new(confirmation: Confirmation) -> Self {
         Self { confirmation, recent: BTreeMap::new() }
     }
 
     /// Takes a measurement of the window that ends at `time`; returns the smallest value since the confirmation began,
     /// or `None` if the measurement is younger than that.
     pub fn push(&mut self, time: Timestamp, observation: &Observation) -> Option<f64> {
+        let confirmation = self.confirmation.of(observation.evidence);
         let key = (observation.subject.clone(), observation.evidence);
         let recent = self.recent.entry(key).or_default();
         // Two groups of threads may belong to one subject.
@@ -304,12 +376,11 @@ impl Sustained {
             return None;
         }
         // After a pause, the measurement begins anew.
-        if recent.back().is_some_and(|(last, _)| (time - *last).0 > 2 * self.confirmation.0 || time <= *last)
-        {
+        if recent.back().is_some_and(|(last, _)| (time - *last).0 > 2 * confirmation.0 || time <= *last) {
             recent.clear();
         }
         recent.push_back((time, observation.value));
-        let begin = time - self.confirmation;
+        let begin = time - confirmation;
         while recent.get(1).is_some_and(|(second, _)| *second <= begin) {
             recent.pop_front();
         }
@@ -334,7 +405,7 @@ mod tests {
 
     #[test]
     fn a_value_counts_once_it_has_lasted() {
-        let mut sustained = Sustained::new(Millis(20_000));
+        let mut sustained = Sustained::new(Confirmation { brief: Millis(20_000), lasting: Millis(140_000) });
         let mut push =
             |second: i64, value| sustained.push(Timestamp::from_seconds(second), &observation(value));
         assert_eq!([push(0, 5.0), push(10, 7.0)], [None, None]);

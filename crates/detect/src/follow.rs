@@ -7,6 +7,7 @@ use archive::{Archive, Replay, Replayed, Selection};
 use workload::{Millis, NodeName, NodeReading, Timestamp};
 
 use crate::archive_windows::read_again;
+use crate::evidence::Confirmation;
 use crate::split::WindowFilter;
 use crate::window::{WindowBatch, WindowSpec};
 use crate::window_buffer::{BufferStatus, WindowBuffer};
@@ -36,8 +37,8 @@ struct Followed {
 
 impl<'a> ArchiveFollower<'a> {
     /// `confirmation` is how long evidence has to last: so much more is read at the beginning.
-    pub fn new(archive: &'a Archive, spec: WindowSpec, confirmation: Millis) -> Self {
-        let lookback = Millis(spec.length().0 + confirmation.0 + 2 * spec.stride_length().0);
+    pub fn new(archive: &'a Archive, spec: WindowSpec, confirmation: Confirmation) -> Self {
+        let lookback = Millis(spec.length().0 + confirmation.lasting.0 + 2 * spec.stride_length().0);
         let buffer = WindowBuffer::new(spec, WindowFilter::All);
         Self { archive, buffer, lookback, nodes: BTreeMap::new() }
     }
@@ -126,7 +127,8 @@ mod tests {
         }
         write("fast", START + 4_000..START + 4_060);
         let spec = WindowSpec { period: Millis::SECOND, n_steps: 20, stride: 5, job_channels: Vec::new() };
-        let mut follower = ArchiveFollower::new(&archive, spec, Millis(10_000));
+        let confirmation = Confirmation { brief: Millis(10_000), lasting: Millis(10_000) };
+        let mut follower = ArchiveFollower::new(&archive, spec, confirmation);
         let first = follower.poll().unwrap();
         assert!(!first.is_empty());
         assert!(follower.poll().unwrap().is_empty(), "nothing is seen twice");

@@ -56,7 +56,7 @@ pub use data::{HeldOut, KnownJobs, Sampler, TrainingData};
 pub use detector::{Detector, DetectorKind, Finding, Level, ScoreScale, Uncertainty, channel_errors};
 pub use error::DetectError;
 pub use event::{Event, EventChange, EventSubject};
-pub use evidence::{Evidence, Subject};
+pub use evidence::{Confirmation, Evidence, Subject};
 pub use explain::{ChannelError, Explanation, FeatureDeviation, explain_reconstruction};
 pub use follow::ArchiveFollower;
 pub use kind_classifier::{KindClassifier, KindMatch, LabelledPoint, Reliability};

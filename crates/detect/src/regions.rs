@@ -57,7 +57,7 @@ impl Regions {
         }
         let floor = Evidence::Region.floor();
         let values: Vec<f64> = highest.into_values().map(|odds| odds + floor).collect();
-        let threshold = TailFit::new(&values)?.threshold(probability);
+        let threshold = TailFit::new(&values, Evidence::Region.prior_excess())?.threshold(probability);
         Some(Self {
             classifier: KindClassifier::fit(points)?,
             jobs: points.iter().map(|point| point.job.clone()).collect(),

@@ -4,9 +4,7 @@
 const TAIL_FRACTION: f64 = 0.1;
 const MIN_TAIL: usize = 3;
 const MAX_TAIL: usize = 100;
-/// The prior mean excess, as a fraction of the value at which the tail begins, and the number of units it counts as. It
-/// keeps thresholds of few units high.
-const PRIOR_EXCESS: f64 = 0.25;
+/// The number of units that the prior mean excess counts as. It keeps thresholds of few units high.
 const PRIOR_WEIGHT: f64 = 3.0;
 /// No threshold is larger.
 const MAX_THRESHOLD: f64 = 1e12;
@@ -27,8 +25,9 @@ pub struct TailFit {
 }
 
 impl TailFit {
+    /// `prior_excess` is the mean excess before any value is known, as a fraction of the value at which the tail begins.
     /// `None` without a positive value.
-    pub fn new(values: &[f64]) -> Option<Self> {
+    pub fn new(values: &[f64], prior_excess: f64) -> Option<Self> {
         let mut sorted: Vec<f64> =
             values.iter().copied().filter(|value| *value > 0.0 && value.is_finite()).collect();
         sorted.sort_by(|a, b| b.total_cmp(a));
@@ -40,7 +39,7 @@ impl TailFit {
         // If all values are in the tail, the smallest is its start and has no excess.
         let n_excesses = n_tail.min(last);
         Some(Self {
-            excess: excess + PRIOR_WEIGHT * PRIOR_EXCESS * start,
+            excess: excess + PRIOR_WEIGHT * prior_excess * start,
             weight: n_excesses as f64 + PRIOR_WEIGHT,
             sorted,
             n_tail,
@@ -84,12 +83,14 @@ mod tests {
 
     use super::*;
 
+    const PRIOR_EXCESS: f64 = 0.25;
+
     #[test]
     fn the_threshold_of_many_units_is_the_value_that_so_many_exceed() {
         // Logarithms are exponential, as in the model.
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let values: Vec<f64> = (0..50_000).map(|_| rng.sample::<f64, _>(Exp1).exp()).collect();
-        let tail = TailFit::new(&values).unwrap();
+        let tail = TailFit::new(&values, PRIOR_EXCESS).unwrap();
         for probability in [0.1, 0.01, 1e-3, 1e-4] {
             let exact = -f64::ln(probability);
             let found = tail.threshold(probability).ln();
@@ -103,12 +104,13 @@ mod tests {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(2);
         let values: Vec<f64> =
             (0..1_000).map(|_| (0.3 * rng.sample::<f64, _>(StandardNormal)).exp()).collect();
-        let threshold = |n_units: usize| TailFit::new(&values[..n_units]).unwrap().threshold(1e-3);
+        let threshold =
+            |n_units: usize| TailFit::new(&values[..n_units], PRIOR_EXCESS).unwrap().threshold(1e-3);
         assert!(threshold(5) > 1.2 * threshold(1_000), "{} {}", threshold(5), threshold(1_000));
         assert!(threshold(1_000) > 2.0);
-        let one = TailFit::new(&[2.0]).unwrap().threshold(1e-3);
+        let one = TailFit::new(&[2.0], PRIOR_EXCESS).unwrap().threshold(1e-3);
         assert!(one > 4.0 && one.is_finite(), "{one}");
-        assert!(TailFit::new(&[]).is_none() && TailFit::new(&[0.0]).is_none());
-        assert!(TailFit::new(&[3.0; 40]).unwrap().threshold(1e-3) > 3.0);
+        assert!(TailFit::new(&[], PRIOR_EXCESS).is_none() && TailFit::new(&[0.0], PRIOR_EXCESS).is_none());
+        assert!(TailFit::new(&[3.0; 40], PRIOR_EXCESS).unwrap().threshold(1e-3) > 3.0);
     }
 }

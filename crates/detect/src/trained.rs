@@ -20,6 +20,7 @@ use crate::config::{DetectorConfig, ValidConfig};
 use crate::detector::{Detector, DetectorKind, Finding};
 use crate::ensemble::Ensemble;
 use crate::error::DetectError;
+use crate::evidence::Confirmation;
 use crate::explain::Explanation;
 use crate::hierarchy::Hierarchy;
 use crate::nearest::Nearest;
@@ -102,7 +103,7 @@ impl TrainedDetector {
     }
 
     /// How long evidence has to last before it opens an event.
-    pub fn confirmation(&self) -> Millis {
+    pub fn confirmation(&self) -> Confirmation {
         self.config.confirmation(self.period)
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use workload::{Millis, Timestamp};
 
-use crate::evidence::{Evidence, Observation, Subject, Sustained};
+use crate::evidence::{Confirmation, Evidence, Observation, Subject, Sustained};
 
 /// A job, or the threads of a node without a job, count as one unit for each hour they were observed in.
 const UNIT_LENGTH: Millis = Millis::HOUR;
@@ -23,7 +23,7 @@ pub struct Units {
 
 impl Units {
     /// `stride` is the time from one batch to the next.
-    pub fn new(confirmation: Millis, stride: Millis) -> Self {
+    pub fn new(confirmation: Confirmation, stride: Millis) -> Self {
         let sustained = Sustained::new(confirmation);
         Self { sustained, stride, largest: BTreeMap::new(), times: BTreeSet::new() }
     }

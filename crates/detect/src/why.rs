@@ -129,8 +129,8 @@ impl Opening<'_> {
         let value = |window: usize| -> Option<f64> {
             let finding = &self.findings[window];
             match evidence {
-                Evidence::Error => Some(finding.error()),
-                Evidence::Excess | Evidence::Thread | Evidence::Peers => {
+                Evidence::Error | Evidence::LastingError => Some(finding.error()),
+                Evidence::Excess | Evidence::Thread | Evidence::LastingThread | Evidence::Peers => {
                     finding.distances.get(evidence.level()? as usize).copied()
                 }
                 Evidence::Unowned => Some(computing_fraction(&all[window].values, self.batch.n_channels())),
@@ -170,7 +170,7 @@ fn named_channels(explanation: &Explanation) -> Vec<String> {
 pub fn certainty(strength: f64, threshold: Option<&Threshold>, evidence: Evidence, finding: &Finding) -> f64 {
     let of_threshold = threshold.map_or(0.5, |threshold| threshold.log_std_error);
     let of_finding = match (evidence, finding.uncertainty) {
-        (Evidence::Error, Some(uncertainty)) => {
+        (Evidence::Error | Evidence::LastingError, Some(uncertainty)) => {
             (uncertainty.reconstruction / finding.error().max(f64::MIN_POSITIVE)).ln_1p()
         }
         _ => {

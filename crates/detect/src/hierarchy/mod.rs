@@ -4,7 +4,7 @@
 //! mixture models the descriptions of normal windows; a window's deviation is its whitened difference from the
 //! mixture component it most likely belongs to. Deviations are compared on six [`Level`]s: the window itself, the
 //! window against the other threads of its job, and the pooled deviations of its job, its node and the cluster
-//! against those of normal ones. The score is −log10 p of the least likely level. The embedding of a window is the
+//! against those of normal ones; a seventh combines those of a single job. The score is −log10 p of the least likely level. The embedding of a window is the
 //! mean embedding of its job's threads on the node.
 
 mod features;
@@ -218,12 +218,21 @@ impl Detector for Hierarchy {
         for window in windows {
             let finding = &findings[*window];
             let level = finding.level.unwrap_or(Level::Thread);
-            explanations.push(if level == Level::Reconstruction {
-                Explanation { level: Some(level), ..explain_error(batch, finding, *window, spec) }
+            // What is unusual in several ways is explained by the most unusual of them.
+            let explained = match level {
+                Level::Combined => self.levels.least_likely_of_combined(&finding.distances),
+                _ => level,
+            };
+            let mut explanation = if explained == Level::Reconstruction {
+                explain_error(batch, finding, *window, spec)
             } else {
-                let deviations = self.deviations(level, &pooled, &described, *window, &feature_names);
-                explain_features(level, deviations, batch.start(), batch.start() + spec.length())
-            });
+                let deviations = self.deviations(explained, &pooled, &described, *window, &feature_names);
+                explain_features(explained, deviations, batch.start(), batch.start() + spec.length())
+            };
+            if explained != level {
+                explanation.text = format!("{}; above all, {}", level.description(), explanation.text);
+            }
+            explanations.push(Explanation { level: Some(level), ..explanation });
         }
         explanations
     }

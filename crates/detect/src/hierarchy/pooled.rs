@@ -17,6 +17,10 @@ use crate::detector::Level;
 use crate::window::WindowBatch;
 
 const N_LEVELS: usize = Level::ALL.len();
+/// The levels that are measured: all except the combined one, which follows from the first of them.
+const N_MEASURED: usize = Level::Combined as usize;
+/// The levels that are combined: those of a single job.
+const N_COMBINED: usize = Level::Node as usize;
 /// The fraction of the distances of a component in training data that its scale exceeds, and how many it needs.
 const USUAL_FRACTION: f64 = 0.998;
 const MIN_IN_COMPONENT: usize = 50;
@@ -117,7 +121,7 @@ impl Pooled {
     pub fn pooled_windows(&self, level: Level, window: usize) -> Vec<Range<usize>> {
         let (job, node) = self.job_and_node_of(window);
         match level {
-            Level::Reconstruction | Level::Thread | Level::Peers => {
+            Level::Reconstruction | Level::Thread | Level::Peers | Level::Combined => {
                 std::iter::once(window..window + 1).collect()
             }
             Level::Job => vec![self.windows_of_job[job].clone()],
@@ -168,13 +172,9 @@ impl Levels {
         };
         levels.fit_scales(train, all_validation);
         // Distances come from validation jobs, which the mixture was not fitted to.
-        let mut distances: [Vec<f64>; N_LEVELS] = Default::default();
-        for window in validation.iter().flat_map(|pooled| levels.distances(pooled)) {
-            for (all, distance) in distances.iter_mut().zip(window) {
-                all.push(distance);
-            }
-        }
-        let n_windows = distances[0].len();
+        let measured: Vec<[f64; N_MEASURED]> =
+            validation.iter().flat_map(|pooled| levels.measured(pooled)).collect();
+        let n_windows = measured.len();
         let count = |groups: &dyn Fn(&Pooled) -> usize| validation.iter().map(groups).sum::<usize>();
         let n_independent = [
             n_windows,
@@ -184,9 +184,12 @@ impl Levels {
             count(&|pooled| pooled.jobs_of_node.len()),
             validation.len(),
         ];
-        let all = distances.into_iter().zip(n_independent);
-        levels.distances =
-            all.map(|(distances, n_independent)| NormalDistances::fit(distances, n_independent)).collect();
+        for (level, n_independent) in n_independent.into_iter().enumerate() {
+            let distances = measured.iter().map(|window| window[level]).collect();
+            levels.distances.push(NormalDistances::fit(distances, n_independent));
+        }
+        let combined = measured.iter().map(|window| levels.combined(window)).collect();
+        levels.distances.push(NormalDistances::fit(combined, n_windows));
         levels
     }
 
@@ -204,7 +207,7 @@ impl Levels {
     fn distances_by_component(&self, all: &[Pooled]) -> ByComponent {
         let mut found = ByComponent::default();
         for pooled in all {
-            let distances = self.distances(pooled);
+            let distances = self.measured(pooled);
             let of_threads = distances.iter().zip(&pooled.components);
             found.threads.extend(of_threads.map(|(one, component)| (*component, one[1])));
             for (windows, component) in pooled.windows_of_job.iter().zip(&pooled.job_components) {
@@ -219,8 +222,9 @@ impl Levels {
         let mut distances = Vec::new();
         for level in Level::ALL {
             let name = format!("surprise.{}", stored_name(level));
-            // The first models did not have this level.
-            let is_absent = level == Level::Reconstruction && !tensors.contains_key(&name);
+            // Models of earlier versions did not have these levels.
+            let is_absent =
+                matches!(level, Level::Reconstruction | Level::Combined) && !tensors.contains_key(&name);
             distances.push(if is_absent {
                 NormalDistances::uninformative()
             } else {
@@ -251,15 +255,31 @@ impl Levels {
 
     /// For each window, −log10 p of the least likely level, that level, and the distance on every level.
     pub fn scores(&self, pooled: &Pooled) -> Vec<LevelScores> {
-        let least_likely = |distances: [f64; N_LEVELS]| {
-            let scores =
-                distances.iter().zip(&self.distances).map(|(distance, of)| of.minus_log10_p(*distance));
-            let scores = scores.zip(Level::ALL);
-            let (score, level) =
-                scores.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Level::Reconstruction));
+        let of_window = |measured: [f64; N_MEASURED]| {
+            let mut distances = [self.combined(&measured); N_LEVELS];
+            distances[..N_MEASURED].copy_from_slice(&measured);
+            let (score, level) = self.least_likely(&distances);
             LevelScores { score, level, distances }
         };
-        self.distances(pooled).into_iter().map(least_likely).collect()
+        self.measured(pooled).into_iter().map(of_window).collect()
+    }
+
+    /// The distance on the combined level: the sum of −log10 p of the levels of a single job.
+    fn combined(&self, distances: &[f64]) -> f64 {
+        let levels = distances[..N_COMBINED].iter().zip(&self.distances);
+        levels.map(|(distance, of)| of.minus_log10_p(*distance)).sum()
+    }
+
+    /// The least likely of the levels whose distances are given, and its −log10 p.
+    fn least_likely(&self, distances: &[f64]) -> (f64, Level) {
+        let scores = distances.iter().zip(&self.distances).map(|(distance, of)| of.minus_log10_p(*distance));
+        let scores = scores.zip(Level::ALL);
+        scores.max_by(|a, b| a.0.total_cmp(&b.0)).unwrap_or((0.0, Level::Reconstruction))
+    }
+
+    /// The least likely of the levels that are combined.
+    pub fn least_likely_of_combined(&self, distances: &[f64]) -> Level {
+        self.least_likely(&distances[..N_COMBINED]).1
     }
 
     /// The deviation along each feature that a level judges a window by.
@@ -267,7 +287,7 @@ impl Levels {
         let (job, node) = pooled.job_and_node_of(window);
         let of_job = pooled.windows_of_job[job].clone();
         match level {
-            Level::Reconstruction | Level::Thread => {
+            Level::Reconstruction | Level::Thread | Level::Combined => {
                 pooled.deviations[window].iter().map(|deviation| Offset::new(*deviation, 1.0)).collect()
             }
             Level::Peers => {
@@ -279,9 +299,9 @@ impl Levels {
         }
     }
 
-    /// The distance of each window from normal on every level, in the order of [`Level::ALL`].
-    fn distances(&self, pooled: &Pooled) -> Vec<[f64; N_LEVELS]> {
-        let mut distances = vec![[0.0; N_LEVELS]; pooled.deviations.len()];
+    /// The distance of each window from normal on every measured level, in the order of [`Level::ALL`].
+    fn measured(&self, pooled: &Pooled) -> Vec<[f64; N_MEASURED]> {
+        let mut distances = vec![[0.0; N_MEASURED]; pooled.deviations.len()];
         for ((distances, deviation), component) in
             distances.iter_mut().zip(&pooled.deviations).zip(&pooled.components)
         {

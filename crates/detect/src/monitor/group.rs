@@ -93,8 +93,10 @@ impl Monitor<'_> {
     /// Whether a job began to deviate at the same time as that of an event, and by the same evidence: what many jobs of a
     /// cluster share, such as storage, is reported once. Memory and CPU time of others are a job's own.
     pub(super) fn has_same_cause(&self, observation: &Observation, event: &Event) -> bool {
-        let can_be_shared = observation.evidence == Evidence::Error || observation.evidence.level().is_some();
-        let first = self.tracks.get(&observation.subject).and_then(|track| track.first_above);
+        let evidence = observation.evidence;
+        let is_error = matches!(evidence, Evidence::Error | Evidence::LastingError);
+        let can_be_shared = is_error || evidence.level().is_some();
+        let first = self.tracks.get(&observation.subject).and_then(|track| track.first(evidence));
         can_be_shared
             && observation.subject.job().is_some()
             && !event.jobs.is_empty()
@@ -104,7 +106,7 @@ impl Monitor<'_> {
 
     /// Whether a subject began to deviate within the last two windows.
     pub(super) fn is_new(&self, subject: &Subject, end: Timestamp) -> bool {
-        let first = self.tracks.get(subject).and_then(|track| track.first_above);
+        let first = self.tracks.get(subject).and_then(|track| track.first_above.or(track.first_lasting));
         first.is_some_and(|first| (end - first).0 <= 2 * self.length.0)
     }
 

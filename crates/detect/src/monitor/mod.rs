@@ -53,8 +53,10 @@ struct Candidate<'e> {
 /// What is remembered of a subject.
 #[derive(Debug, Clone)]
 struct Track {
-    /// The start of the first window of those that exceed the threshold now.
+    /// The start of the first window of those that exceed the threshold now, of evidence that need not last, and of
+    /// evidence that has to.
     first_above: Option<Timestamp>,
+    first_lasting: Option<Timestamp>,
     /// The end of the last window that came near the threshold.
     last_near: Option<Timestamp>,
     last_seen: Timestamp,
@@ -63,16 +65,24 @@ struct Track {
 }
 
 impl Track {
+    /// The start of the first window that exceeds the threshold of some evidence.
+    fn first(&self, evidence: Evidence) -> Option<Timestamp> {
+        if evidence.is_lasting() { self.first_lasting } else { self.first_above }
+    }
+
     fn new(last_seen: Timestamp) -> Self {
-        Self { first_above: None, last_near: None, last_seen, event: None }
+        Self { first_above: None, first_lasting: None, last_near: None, last_seen, event: None }
     }
 }
 
 /// The evidence about a subject in one batch.
 #[derive(Debug, Clone)]
 struct Evaluated {
-    /// The largest ratio to a threshold.
+    /// The largest ratio to a threshold. Evidence that has to last for longer than a window counts once it has.
     now: f64,
+    /// The largest ratio of this batch alone, of evidence that need not last, and of evidence that has to.
+    brief: f64,
+    long: f64,
     /// The largest ratio that has lasted, and its observation.
     lasting: Option<(f64, Observation)>,
 }
@@ -213,9 +223,16 @@ impl<'a> Monitor<'a> {
             let Some(threshold) = self.threshold(observation.evidence, &observation.subject) else {
                 continue;
             };
-            let of_subject =
-                all.entry(observation.subject.clone()).or_insert(Evaluated { now: 0.0, lasting: None });
-            of_subject.now = of_subject.now.max(observation.value / threshold);
+            let nothing = Evaluated { now: 0.0, brief: 0.0, long: 0.0, lasting: None };
+            let of_subject = all.entry(observation.subject.clone()).or_insert(nothing);
+            let ratio = observation.value / threshold;
+            if observation.evidence.is_lasting() {
+                of_subject.long = of_subject.long.max(ratio);
+                of_subject.now = of_subject.now.max(lasting.map_or(0.0, |value| value / threshold));
+            } else {
+                of_subject.brief = of_subject.brief.max(ratio);
+                of_subject.now = of_subject.now.max(ratio);
+            }
             if let Some(ratio) = lasting.map(|value| value / threshold)
                 && of_subject.lasting.as_ref().is_none_or(|(known, _)| ratio > *known)
             {
@@ -229,13 +246,17 @@ impl<'a> Monitor<'a> {
         for (subject, one) in evaluated {
             let track = self.tracks.entry(subject.clone()).or_insert_with(|| Track::new(end));
             track.last_seen = end;
-            if one.now > CLOSE_BELOW {
+            // An event that was opened by what lasts goes on as long as that does.
+            if one.brief.max(one.long) > CLOSE_BELOW {
                 track.last_near = Some(end);
-            } else {
-                track.first_above = None;
             }
-            if one.now > 1.0 {
-                track.first_above.get_or_insert(start);
+            for (ratio, first) in [(one.brief, &mut track.first_above), (one.long, &mut track.first_lasting)]
+            {
+                match ratio {
+                    1.0.. => drop(first.get_or_insert(start)),
+                    ..=CLOSE_BELOW => *first = None,
+                    _ => {}
+                }
             }
             if let Some(event) = track.event.as_ref().and_then(|id| self.events.get_mut(id)) {
                 event.strength = event.strength.max(one.now.min(MAX_STRENGTH));
@@ -297,7 +318,7 @@ impl<'a> Monitor<'a> {
         }
         let threshold = self.threshold(observation.evidence, subject)?;
         let track = self.tracks.entry(subject.clone()).or_insert_with(|| Track::new(end));
-        let start = track.first_above.unwrap_or(batch.start());
+        let start = track.first(observation.evidence).unwrap_or(batch.start());
         let id = event_id(subject, start);
         track.event = Some(id.clone());
         let finding = judged.findings[observation.window].clone();
@@ -349,7 +370,7 @@ impl<'a> Monitor<'a> {
     /// Closes events whose subjects have calmed down, ended or disappeared.
     fn close(&mut self, batch: &WindowBatch, end: Timestamp) -> Vec<EventChange> {
         let seen: BTreeSet<&NodeName> = batch.threads().iter().map(|thread| &thread.node).collect();
-        let (length, ended_after) = (self.length, self.detector.confirmation());
+        let (length, ended_after) = (self.length, self.detector.confirmation().brief);
         let mut subjects: BTreeMap<&str, (bool, Timestamp)> = BTreeMap::new();
         for (subject, track) in &self.tracks {
             let Some(id) = &track.event else { continue };
