@@ -12,7 +12,7 @@ use archive::{Retention, Settings};
 use detect::DetectorConfig;
 use files::Limits;
 use serde::{Deserialize, Serialize};
-use serve::ServeSettings;
+use serve::{OidcSettings, ServeSettings};
 use toml::{Table, Value};
 
 use crate::access::{PASSWORD_VARIABLE, TOKEN_VARIABLE};
@@ -110,6 +110,13 @@ impl Config {
     /// where data and requests that are signed with the user's keys go.
     fn read_found(file: &Path) -> anyhow::Result<Self> {
         let config = Self::read(file)?;
+        if config.serve.has_peers() {
+            bail!(
+                "{name} in this directory says which servers are told about events, or who may log in; if you trust the \
+                 file, pass --config {name}",
+                name = file.display()
+            );
+        }
         if config.archive.address.contains("://") || config.archive.s3 != S3Config::default() {
             bail!(
                 "{name} in this directory says where a bucket is, and requests to it are signed with your keys; if you \
@@ -155,6 +162,15 @@ impl Config {
         config.archive.retention.max_size = Some(Written::new(0, ""));
         config.detector.interval = Some(workload::Millis::SECOND);
         config.serve.web_config = Some(PathBuf::new());
+        config.serve.export.token_file = Some(PathBuf::new());
+        config.serve.alerts.external_url = Some(String::new());
+        config.serve.login.oidc = Some(OidcSettings {
+            issuer: String::new(),
+            client_id: String::new(),
+            client_secret_file: PathBuf::new(),
+            external_url: String::new(),
+            user_claim: String::new(),
+        });
         config
     }
 
@@ -240,6 +256,10 @@ mod tests {
         let complete = Table::try_from(Config::complete()).unwrap();
         for section in ["archive", "record", "detector", "limits"] {
             assert_eq!(keys(all[section].as_table().unwrap()), keys(complete[section].as_table().unwrap()));
+        }
+        for section in ["scoring", "agents", "export", "alerts", "limits"] {
+            let of = |config: &Table| keys(config["serve"][section].as_table().unwrap());
+            assert_eq!(of(&all), of(&complete), "{section}");
         }
         assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));
     }

@@ -14,6 +14,8 @@ pub enum Input {
     Agent,
     /// Received by remote write.
     RemoteWrite,
+    /// Read from a Prometheus.
+    Prometheus,
     /// A simulated cluster.
     Simulated,
 }
@@ -23,6 +25,7 @@ impl Input {
         match self {
             Self::Agent => "agent",
             Self::RemoteWrite => "remote_write",
+            Self::Prometheus => "prometheus",
             Self::Simulated => "simulated",
         }
     }
@@ -78,17 +81,34 @@ impl Stage {
     }
 }
 
+/// What a receiver of alerts was told.
+#[derive(Debug, Clone, Default)]
+pub struct Told {
+    pub n_sent: u64,
+    /// Requests that failed and are made again.
+    pub n_failures: u64,
+    /// Changes that it refused for good.
+    pub n_refused: u64,
+    /// Changes that it has not been told yet.
+    pub n_waiting: i64,
+}
+
 /// Counters of the service.
 #[derive(Debug, Default)]
 pub struct Counts {
     received: Mutex<BTreeMap<Input, u64>>,
     ignored: Mutex<BTreeMap<Ignored, u64>>,
     seconds: Mutex<BTreeMap<Stage, (Duration, u64)>>,
+    told: Mutex<BTreeMap<String, Told>>,
     pub scored_windows: AtomicU64,
     pub skipped_batches: AtomicU64,
     pub stride_millis: AtomicU64,
     pub lost_readings: AtomicU64,
     pub failed_pulls: AtomicU64,
+    pub failed_polls: AtomicU64,
+    pub exported_samples: AtomicU64,
+    pub failed_exports: AtomicU64,
+    pub refused_requests: AtomicU64,
     pub waiting_batches: AtomicU64,
     pub waiting_arrivals: AtomicU64,
     pub events_opened: AtomicU64,
@@ -114,6 +134,49 @@ impl Counts {
         let mut seconds = self.seconds.lock().unwrap_or_else(PoisonError::into_inner);
         let spent = seconds.entry(stage).or_default();
         *spent = (spent.0 + time, spent.1 + 1);
+    }
+
+    /// Notes what a receiver of alerts was told.
+    pub fn tell(&self, receiver: &str, change: impl FnOnce(&mut Told)) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        change(told.entry(receiver.to_owned()).or_default());
+    }
+
+    fn expose_told(&self, sink: &mut impl Sink) {
+        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        type Number = fn(&Told) -> f64;
+        let families: [(&str, Kind, &str, Number); 4] = [
+            (
+                "tracewise_serve_alerts_sent_total",
+                Kind::Counter,
+                "Changes of events that a receiver was told.",
+                |told| told.n_sent as f64,
+            ),
+            (
+                "tracewise_serve_alert_failures_total",
+                Kind::Counter,
+                "Requests to a receiver of alerts that failed and are made again.",
+                |told| told.n_failures as f64,
+            ),
+            (
+                "tracewise_serve_alerts_refused_total",
+                Kind::Counter,
+                "Changes of events that a receiver refused for good.",
+                |told| told.n_refused as f64,
+            ),
+            (
+                "tracewise_serve_alerts_waiting",
+                Kind::Gauge,
+                "Changes of events that a receiver has not been told yet.",
+                |told| told.n_waiting as f64,
+            ),
+        ];
+        for (name, kind, help, number) in families.into_iter().filter(|_| !told.is_empty()) {
+            sink.family(Family { name, kind, help });
+            for (receiver, told) in &*told {
+                sink.sample(&[("receiver", receiver)], number(told), None);
+            }
+        }
     }
 
     /// The seconds spent in each stage, and how often.
@@ -181,6 +244,30 @@ impl Counts {
                 "Requests to agents that failed.",
             ),
             (
+                "tracewise_serve_failed_polls_total",
+                Kind::Counter,
+                of(&self.failed_polls),
+                "Queries to Prometheus servers that failed.",
+            ),
+            (
+                "tracewise_serve_exported_samples_total",
+                Kind::Counter,
+                of(&self.exported_samples),
+                "Samples that were sent by remote write.",
+            ),
+            (
+                "tracewise_serve_failed_exports_total",
+                Kind::Counter,
+                of(&self.failed_exports),
+                "Requests by remote write that failed.",
+            ),
+            (
+                "tracewise_serve_refused_requests_total",
+                Kind::Counter,
+                of(&self.refused_requests),
+                "Requests of clients that exceeded a limit or failed to log in.",
+            ),
+            (
                 "tracewise_serve_waiting_arrivals",
                 Kind::Gauge,
                 of(&self.waiting_arrivals),
@@ -203,5 +290,6 @@ impl Counts {
             sink.family(family(name, kind, help));
             sink.sample(&[], value, None);
         }
+        self.expose_told(sink);
     }
 }

@@ -50,6 +50,20 @@ pub enum NotTaken {
 /// A stored reading on its way to scoring.
 pub type Stored = (NodeReading, Scale);
 
+/// Readings by source, in their order.
+pub fn by_source(
+    readings: impl IntoIterator<Item = (Arc<Source>, NodeReading)>,
+) -> Vec<(Arc<Source>, Vec<NodeReading>)> {
+    let mut parts: Vec<(Arc<Source>, Vec<NodeReading>)> = Vec::new();
+    for (source, reading) in readings {
+        match parts.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &source) || *known == source) {
+            Some((_, readings)) => readings.push(reading),
+            None => parts.push((source, vec![reading])),
+        }
+    }
+    parts
+}
+
 /// Where inputs deliver readings.
 #[derive(Debug, Clone)]
 pub struct Ingest {

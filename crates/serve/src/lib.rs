@@ -1,20 +1,30 @@
 //! The service: takes readings from agents, remote write and simulations, stores and scores them, and serves events,
 //! scores and metrics over HTTP.
 
+mod alerts;
 mod counts;
 mod error;
+mod export;
 pub mod http;
 mod ingest;
 mod input;
 mod live;
 mod models;
+mod notify;
 mod recorder;
+mod reload;
 pub mod remote_write;
 mod scoring;
 mod service;
 mod settings;
+mod tasks;
+mod traces;
 
 pub use counts::{Counts, Input};
 pub use error::ServeError;
+pub use notify::Supervisor;
 pub use service::{Running, Service, Simulation, start};
-pub use settings::{AgentSettings, ExportSettings, Length, ScoringSettings, ServeSettings, SettingsError};
+pub use settings::{
+    AgentSettings, AlertSettings, ExportSettings, Length, LoginSettings, OidcSettings, PollSettings,
+    ReceiverKind, ReceiverSettings, RequestLimits, ScoringSettings, ServeSettings, SettingsError,
+};

@@ -31,11 +31,11 @@ const N_IN_TIME: u32 = 20;
 const TICK: Duration = Duration::from_millis(200);
 
 /// What scoring shares with the rest of the service.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Shared {
     live: Mutex<Live>,
     status: Mutex<BufferStatus>,
-    model: Mutex<Option<String>>,
+    model: Mutex<Option<Model>>,
 }
 
 impl Shared {
@@ -56,6 +56,11 @@ impl Shared {
 
     /// The version of the model in use.
     pub fn model(&self) -> Option<String> {
+        self.model.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|model| model.version.clone())
+    }
+
+    /// The model in use.
+    pub fn current_model(&self) -> Option<Model> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -117,7 +122,7 @@ impl Scoring {
         };
         let spec = self.spec(model);
         let stride = spec.stride_length();
-        *self.shared.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.version.clone());
+        *self.shared.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.clone());
         tracing::info!("scoring with model {} every {} s", model.version, stride.as_seconds());
         let (batches, waiting) = sync_channel(MAX_WAITING);
         let scorer = Scorer {
@@ -162,7 +167,8 @@ impl Scoring {
         batches: SyncSender<WindowBatch>,
     ) -> Option<Model> {
         let stride = buffer.spec().stride_length();
-        let lookback = Millis(buffer.spec().length().0 + model.detector.confirmation().0 + 2 * stride.0);
+        let lookback =
+            Millis(buffer.spec().length().0 + model.detector.confirmation().lasting.0 + 2 * stride.0);
         let mut seen: BTreeMap<NodeName, Timestamp> = BTreeMap::new();
         match self.archived(lookback) {
             Ok(readings) => {

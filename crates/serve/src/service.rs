@@ -1,9 +1,9 @@
 //! The service: its parts, and how they start and stop.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use agent::web::config::WebConfig;
 use archive::{Archive, Settings};
@@ -11,22 +11,31 @@ use campaign::simulate::schedule::ClusterSettings;
 use detect::DetectorConfig;
 use lifecycle::Store;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use workload::{Millis, Stop, Timestamp};
 
-use crate::counts::Counts;
+use crate::alerts::Alerts;
+use crate::counts::{Counts, add};
 use crate::error::ServeError;
+use crate::export;
 use crate::http;
+use crate::http::limits::Buckets;
+use crate::http::oidc::Pending;
 use crate::ingest::Ingest;
-use crate::input::{pull::Pull, simulated};
+use crate::input::poll::Poll;
+use crate::input::pull::Pull;
+use crate::input::simulated;
 use crate::models::{self, Model};
 use crate::recorder;
+use crate::reload::reloaded;
 use crate::remote_write::receive::Receiving;
 use crate::scoring::{Scoring, Shared};
 use crate::settings::ServeSettings;
 
 /// Deliveries that may wait for the thread that cuts windows.
 const MAX_WAITING: usize = 64;
+/// Queries that read the archive at a time.
+const MAX_QUERIES: usize = 2;
 /// How often the archive is asked whether there is enough data for the first model.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
@@ -39,11 +48,19 @@ pub struct Simulation {
 
 /// What requests are answered from.
 pub struct Service {
-    pub settings: ServeSettings,
+    settings: watch::Receiver<Arc<ServeSettings>>,
     pub store: Store,
     pub scoring: Arc<Shared>,
     pub counts: Arc<Counts>,
     pub receiving: Receiving,
+    pub archive: Archive,
+    /// Requests and failed logins of each address.
+    pub requests: Buckets,
+    pub failures: Buckets,
+    /// Logins through a provider that are under way.
+    pub logins: Pending,
+    /// Places for queries that take long.
+    pub queries: Arc<Semaphore>,
     pub web_config: WebConfig,
     pub is_tls: bool,
     pub last_change: watch::Receiver<i64>,
@@ -52,6 +69,16 @@ pub struct Service {
 }
 
 impl Service {
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<ServeSettings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Tells when other settings are in force.
+    pub fn watch_settings(&self) -> watch::Receiver<Arc<ServeSettings>> {
+        self.settings.clone()
+    }
+
     /// What the service is doing, in a sentence.
     pub fn state(&self) -> String {
         match (self.scoring.model(), self.scoring.time()) {
@@ -59,6 +86,12 @@ impl Service {
             (Some(model), None) => format!("model {model} is ready; the first windows are not complete yet"),
             (None, _) => self.training.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
+    }
+
+    /// Notes that somebody at an address failed to log in.
+    pub fn note_failure(&self, address: IpAddr) {
+        self.failures.take(address, Instant::now());
+        add(&self.counts.refused_requests, 1);
     }
 
     fn set_training(&self, state: String) {
@@ -70,10 +103,12 @@ impl Service {
 pub struct Running {
     pub address: SocketAddr,
     pub service: Arc<Service>,
+    settings: watch::Sender<Arc<ServeSettings>>,
     stop: watch::Sender<bool>,
     /// Ends simulation and training.
     stop_threads: Stop,
     inputs: Vec<tokio::task::JoinHandle<()>>,
+    outputs: Vec<tokio::task::JoinHandle<()>>,
     listening: tokio::task::JoinHandle<()>,
     recording: tokio::task::JoinHandle<()>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -123,10 +158,18 @@ pub async fn start(
         counts.clone(),
         tokio::runtime::Handle::current(),
     )?;
+    let (scoring_settings, alerting) = (settings.scoring.clone(), settings.cluster.clone());
+    let limits = settings.limits.clone();
+    let (settings, in_force) = watch::channel(Arc::new(settings));
     let service = Arc::new(Service {
+        archive: archive.clone(),
+        requests: Buckets::of_requests(limits.requests_per_second),
+        failures: Buckets::of_failures(limits.failed_logins),
+        logins: Pending::default(),
+        queries: Arc::new(Semaphore::new(MAX_QUERIES)),
         receiving,
         is_tls: web_config.tls().is_some(),
-        settings,
+        settings: in_force.clone(),
         store: store.clone(),
         scoring: Arc::default(),
         counts: counts.clone(),
@@ -145,8 +188,8 @@ pub async fn start(
         open: store.open_events().await?.into_iter().map(|one| one.event).collect(),
         stopped_at: archived.values().copied().max().unwrap_or(Timestamp(0)),
         archive: archive.clone(),
-        stride: service.settings.scoring.stride.0,
-        n_threads: service.settings.scoring.threads,
+        stride: scoring_settings.stride.0,
+        n_threads: scoring_settings.threads,
         shared: service.scoring.clone(),
         counts: counts.clone(),
     };
@@ -160,19 +203,51 @@ pub async fn start(
     };
     threads.push(model.start(models)?);
     let mut inputs = Vec::new();
-    let agents = service.settings.agents.clone();
-    if !agents.targets.is_empty() || !agents.file_sd.is_empty() || !agents.http_sd.is_empty() {
-        let pull = Pull::new(agents, &data, archived, ingest.clone(), counts)?;
-        inputs.push(tokio::spawn(pull.run(stopped.clone())));
-    }
+    let pull = Pull::new(in_force.clone(), &data, archived.clone(), ingest.clone(), counts.clone())?;
+    inputs.push(tokio::spawn(pull.run(stopped.clone())));
+    let poll = Poll { settings: in_force.clone(), archived, ingest: ingest.clone(), counts: counts.clone() };
+    let polling = poll.run(stopped.clone());
+    inputs.push(tokio::spawn(async move {
+        if let Err(error) = polling.await {
+            tracing::error!("no Prometheus is read: {error}");
+        }
+    }));
+    let alerts = Alerts {
+        settings: in_force,
+        cluster: alerting,
+        store: store.clone(),
+        last_change: service.last_change.clone(),
+        counts,
+    };
+    let outputs = vec![tokio::spawn(alerts.run(stopped.clone())), tokio::spawn(export::run(service.clone()))];
     if let Some(simulation) = simulation {
         threads.push(simulate(simulation, archive, ingest.clone(), stop_threads.clone())?);
     }
     let listening = tokio::spawn(http::listen(listener, service.clone(), stopped));
-    Ok(Running { address, service, stop, stop_threads, inputs, listening, recording, threads, ingest })
+    Ok(Running {
+        address,
+        service,
+        settings,
+        stop,
+        stop_threads,
+        inputs,
+        outputs,
+        listening,
+        recording,
+        threads,
+        ingest,
+    })
 }
 
 impl Running {
+    /// Uses other settings from now on, as far as that is possible. Returns a line for each difference.
+    pub fn reload(&self, new: ServeSettings) -> Result<Vec<String>, ServeError> {
+        new.check()?;
+        let (used, lines) = reloaded(&self.service.settings(), new);
+        self.settings.send_replace(Arc::new(used));
+        Ok(lines)
+    }
+
     /// Stops the inputs first and then the stages behind them, so that every acknowledged reading is processed.
     pub async fn stop(self) {
         self.stop.send_replace(true);
@@ -191,6 +266,9 @@ impl Running {
         });
         let _ = joined.await;
         let _ = self.recording.await;
+        for output in self.outputs {
+            let _ = output.await;
+        }
         self.service.store.close().await;
     }
 }
@@ -240,7 +318,7 @@ impl Modelling {
 
     /// The newest model, or one that is trained as soon as there is enough data.
     fn find(&self) -> Option<Model> {
-        let Service { settings, .. } = &*self.service;
+        let settings = self.service.settings();
         let archive = self.archive.with_stop(&self.stop);
         if let Some(model) = models::newest(&settings.data, &archive, &self.stop) {
             return Some(model);

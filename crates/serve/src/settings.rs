@@ -1,14 +1,15 @@
 //! The settings of the service: `[serve]` in the configuration file.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use detect::DetectorKind;
+use lifecycle::Role;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A duration that is written like `5s` or `2h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Length(pub Duration);
 
 impl Serialize for Length {
@@ -17,6 +18,9 @@ impl Serialize for Length {
         match (self.0.subsec_millis(), seconds) {
             (0, _) if seconds > 0 && seconds.is_multiple_of(3_600) => {
                 serializer.collect_str(&format_args!("{}h", seconds / 3_600))
+            }
+            (0, _) if seconds > 0 && seconds.is_multiple_of(60) => {
+                serializer.collect_str(&format_args!("{}m", seconds / 60))
             }
             (0, _) => serializer.collect_str(&format_args!("{seconds}s")),
             _ => serializer.collect_str(&format_args!("{}ms", self.0.as_millis())),
@@ -51,7 +55,12 @@ pub struct ServeSettings {
     pub web_config: Option<PathBuf>,
     pub scoring: ScoringSettings,
     pub agents: AgentSettings,
+    /// Prometheus or VictoriaMetrics servers whose samples are read.
+    pub prometheus: Vec<PollSettings>,
     pub export: ExportSettings,
+    pub alerts: AlertSettings,
+    pub login: LoginSettings,
+    pub limits: RequestLimits,
 }
 
 /// How windows are scored.
@@ -82,6 +91,120 @@ pub struct AgentSettings {
     pub every: Length,
 }
 
+/// A server with the query API of Prometheus.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PollSettings {
+    /// Such as `http://prometheus:9090`.
+    pub url: String,
+    /// Time from one query to the next.
+    #[serde(default = "poll_interval")]
+    pub every: Length,
+    /// Further label matchers, such as `cluster="a"`.
+    #[serde(default)]
+    pub matchers: String,
+    /// A file with a bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+}
+
+const fn poll_interval() -> Length {
+    seconds(10)
+}
+
+/// Who is told about events.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct AlertSettings {
+    /// The address of this service, for links in alerts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub external_url: Option<String>,
+    /// How often Alertmanager is told again about open events. It forgets them after four times as long.
+    pub resend: Length,
+    pub receivers: Vec<ReceiverSettings>,
+}
+
+/// One receiver of alerts.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReceiverSettings {
+    pub kind: ReceiverKind,
+    /// The address of the Alertmanager, or of the webhook.
+    pub url: String,
+    /// A file with the key that requests to a webhook are signed with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secret_file: Option<PathBuf>,
+    /// A file with a bearer token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReceiverKind {
+    Alertmanager,
+    Webhook,
+}
+
+impl ReceiverKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alertmanager => "alertmanager",
+            Self::Webhook => "webhook",
+        }
+    }
+}
+
+/// How people log in, besides tokens.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LoginSettings {
+    /// The header in which a proxy names the user whom it has authenticated.
+    pub proxy_header: String,
+    /// The addresses of the proxies that may do so.
+    pub proxies: Vec<IpAddr>,
+    /// The role of users who are not listed.
+    pub role: Role,
+    pub vetters: Vec<String>,
+    pub admins: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub oidc: Option<OidcSettings>,
+}
+
+/// An OpenID provider.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct OidcSettings {
+    /// The address of the provider, such as `https://login.example.org/realms/hpc`.
+    pub issuer: String,
+    pub client_id: String,
+    pub client_secret_file: PathBuf,
+    /// The address of this service in the browser, such as `https://tracewise.example.org`.
+    pub external_url: String,
+    /// The claim that names the user.
+    #[serde(default = "user_claim")]
+    pub user_claim: String,
+}
+
+fn user_claim() -> String {
+    "preferred_username".into()
+}
+
+/// What clients may ask for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct RequestLimits {
+    /// Connections at a time, of all clients and of one address.
+    pub connections: usize,
+    pub connections_per_address: usize,
+    /// Requests per second of one client; as many as in ten seconds may come at once.
+    pub requests_per_second: u32,
+    /// Failed logins of one address; after that, one every five seconds.
+    pub failed_logins: u32,
+    /// How long an answer may take.
+    pub request_time: Length,
+}
+
 /// What is exported on `/metrics`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -90,6 +213,13 @@ pub struct ExportSettings {
     pub max_jobs: usize,
     /// Whether every hardware thread has a series.
     pub threads: bool,
+    /// The address of a server that the same series are sent to by remote write; empty for none.
+    pub remote_write: String,
+    /// How often they are sent.
+    pub every: Length,
+    /// A file with a bearer token for that server.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for ServeSettings {
@@ -102,7 +232,11 @@ impl Default for ServeSettings {
             web_config: None,
             scoring: ScoringSettings::default(),
             agents: AgentSettings::default(),
+            prometheus: Vec::new(),
             export: ExportSettings::default(),
+            alerts: AlertSettings::default(),
+            login: LoginSettings::default(),
+            limits: RequestLimits::default(),
         }
     }
 }
@@ -126,7 +260,84 @@ impl Default for AgentSettings {
 
 impl Default for ExportSettings {
     fn default() -> Self {
-        Self { max_jobs: 1_000, threads: false }
+        Self {
+            max_jobs: 1_000,
+            threads: false,
+            remote_write: String::new(),
+            every: seconds(15),
+            token_file: None,
+        }
+    }
+}
+
+impl Default for AlertSettings {
+    fn default() -> Self {
+        Self { external_url: None, resend: seconds(60), receivers: Vec::new() }
+    }
+}
+
+impl Default for LoginSettings {
+    fn default() -> Self {
+        Self {
+            proxy_header: String::new(),
+            proxies: Vec::new(),
+            role: Role::Viewer,
+            vetters: Vec::new(),
+            admins: Vec::new(),
+            oidc: None,
+        }
+    }
+}
+
+impl LoginSettings {
+    fn check(&self) -> Result<(), SettingsError> {
+        if !self.proxy_header.is_empty() && self.proxies.is_empty() {
+            return Err(SettingsError::Login(
+                "proxies is empty: list the addresses of the proxies whose header is trusted",
+            ));
+        }
+        if !self.proxy_header.is_empty() && self.proxy_header.parse::<axum::http::HeaderName>().is_err() {
+            return Err(SettingsError::Login("proxy_header is not the name of a header"));
+        }
+        if self.role == Role::Ingest {
+            return Err(SettingsError::Login("role must be viewer, vetter or admin"));
+        }
+        match &self.oidc {
+            Some(oidc) => crate::http::oidc::check(oidc),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether an address is that of a trusted proxy.
+    pub fn is_proxy(&self, address: IpAddr) -> bool {
+        self.proxies.iter().any(|proxy| proxy.to_canonical() == address.to_canonical())
+    }
+
+    /// Whether people log in in another way than with tokens.
+    pub fn is_on(&self) -> bool {
+        !self.proxy_header.is_empty() || self.oidc.is_some()
+    }
+
+    /// The role of a user.
+    pub fn role_of(&self, user: &str) -> Role {
+        let is_in = |names: &[String]| names.iter().any(|name| name == user);
+        match () {
+            () if is_in(&self.admins) => Role::Admin,
+            () if is_in(&self.vetters) => Role::Vetter,
+            () => self.role,
+        }
+    }
+}
+
+impl Default for RequestLimits {
+    fn default() -> Self {
+        Self {
+            connections: 2_048,
+            connections_per_address: 256,
+            requests_per_second: 50,
+            failed_logins: 10,
+            request_time: seconds(30),
+        }
     }
 }
 
@@ -143,9 +354,25 @@ pub enum SettingsError {
     Cluster,
     #[error("{target:?} is not the address of an agent; write it like n001:9742 or https://n001:9742")]
     Target { target: String },
+    #[error("{url:?} is not the address of a server: {reason}")]
+    Server { url: String, reason: &'static str },
+    #[error("{url:?} is not the address of a receiver of alerts: {reason}")]
+    Receiver { url: String, reason: &'static str },
+    #[error("{name} must be between {from} and {to}")]
+    Range { name: &'static str, from: &'static str, to: &'static str },
+    #[error("login.{0}")]
+    Login(&'static str),
 }
 
 impl ServeSettings {
+    /// Whether the settings name servers that are sent something, or people who may log in.
+    pub fn has_peers(&self) -> bool {
+        !self.alerts.receivers.is_empty()
+            || !self.export.remote_write.is_empty()
+            || !self.prometheus.is_empty()
+            || self.login.is_on()
+    }
+
     /// Rejects settings that the service cannot use.
     pub fn check(&self) -> Result<(), SettingsError> {
         let within = |length: Length, shortest: u64, longest: u64| {
@@ -165,6 +392,36 @@ impl ServeSettings {
         }
         for target in &self.agents.targets {
             crate::input::targets::address(target)?;
+        }
+        for server in &self.prometheus {
+            crate::input::poll::address(server)?;
+            if !within(server.every, 1_000, 600) {
+                return Err(SettingsError::Range { name: "prometheus.every", from: "1s", to: "10m" });
+            }
+        }
+        crate::export::address(&self.export)?;
+        if !within(self.export.every, 1_000, 3_600) {
+            return Err(SettingsError::Range { name: "export.every", from: "1s", to: "1h" });
+        }
+        for receiver in &self.alerts.receivers {
+            crate::alerts::address(receiver)?;
+        }
+        if !within(self.alerts.resend, 1_000, 3_600) {
+            return Err(SettingsError::Range { name: "alerts.resend", from: "1s", to: "1h" });
+        }
+        self.login.check()?;
+        if self.limits.connections == 0 || self.limits.connections_per_address == 0 {
+            return Err(SettingsError::Range { name: "limits.connections", from: "1", to: "1000000" });
+        }
+        if self.limits.requests_per_second == 0 || self.limits.failed_logins == 0 {
+            return Err(SettingsError::Range {
+                name: "limits.requests_per_second and limits.failed_logins",
+                from: "1",
+                to: "1000000",
+            });
+        }
+        if !within(self.limits.request_time, 1_000, 600) {
+            return Err(SettingsError::Range { name: "limits.request_time", from: "1s", to: "10m" });
         }
         Ok(())
     }

@@ -307,6 +307,43 @@ pub fn victoria_metrics() -> Option<Server> {
     }))
 }
 
+/// A VictoriaMetrics that scrapes a target every second, as node `n1`.
+pub fn victoria_metrics_of(target: &str) -> Option<Server> {
+    let program = program("victoria-metrics/usr/bin/victoria-metrics")?;
+    Some(Server::start(&program, |port, folder| {
+        std::fs::write(folder.join("scrape.yml"), scrape_config(target)).unwrap();
+        vec![
+            "-promscrape.config=scrape.yml".into(),
+            format!("-httpListenAddr=127.0.0.1:{port}"),
+            "-storageDataPath=data".into(),
+        ]
+    }))
+}
+
+/// An Alertmanager that tells nobody.
+pub fn alertmanager_on(port: u16) -> Option<Server> {
+    let program = program("alertmanager/usr/bin/prometheus-alertmanager")?;
+    Some(Server::start_on(port, &program, |folder| {
+        // It reads its templates from here.
+        let usr = components().join("alertmanager/usr");
+        std::os::unix::fs::symlink(usr, folder.join("usr")).unwrap();
+        std::fs::write(folder.join("config.yml"), "route: {receiver: nobody}\nreceivers: [{name: nobody}]\n")
+            .unwrap();
+        vec![
+            "--config.file=config.yml".into(),
+            "--storage.path=data".into(),
+            "--cluster.listen-address=".into(),
+            format!("--web.listen-address=127.0.0.1:{port}"),
+        ]
+    }))
+}
+
+/// An OpenID provider that lets everybody in.
+pub fn openid_provider() -> Option<Server> {
+    let program = program("python/bin/oidc-provider-mock")?;
+    Some(Server::start(&program, |port, _| vec!["--port".into(), port.to_string()]))
+}
+
 /// An S3 service with one bucket.
 pub fn s3(bucket: &str) -> Option<Server> {
     let program = program("python/bin/moto_server")?;

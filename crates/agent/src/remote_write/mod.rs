@@ -4,40 +4,34 @@
 mod batch;
 pub mod message;
 mod pace;
+mod sender;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, LOCATION};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Response, StatusCode, Url};
+use reqwest::Url;
 use tokio::sync::watch;
 use workload::{NodeReading, ThreadReading, Timestamp, samples};
 
 use crate::cpu::{Monotone, expose_owners, expose_seconds};
 use crate::node::Sample;
 use crate::service::Shared;
-use batch::{Batch, Ending, Outline, Version};
+use batch::Ending;
+pub use batch::{Batch, Outline};
 use pace::{Pace, random};
+pub use sender::{Failure, Sender, Target};
 
 /// What one request holds at most; a reading is not divided.
 const SAMPLES_PER_REQUEST: usize = 10_000;
 /// A counter for each mode, and an owner.
 const SAMPLES_PER_THREAD: usize = 9;
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last push may take when the agent ends.
 const LAST_PUSH: Duration = Duration::from_secs(5);
 /// A server that was away gets the readings of this many intervals at a time, so that it is not away again
 /// as soon as all nodes of a cluster send what it missed.
 const INTERVALS_PER_PUSH: u32 = 10;
-/// How much of a response is read.
-const RESPONSE_BYTES: usize = 4096;
-/// How much of what a server says is logged.
-const LOGGED_CHARACTERS: usize = 200;
-/// The response of a server that supports version 2 has this header.
-const WRITTEN: &str = "x-prometheus-remote-write-samples-written";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Protocol {
@@ -62,22 +56,10 @@ pub struct Settings {
     pub bearer_token_file: Option<PathBuf>,
 }
 
-/// Why a request was not taken.
-#[derive(Debug)]
-enum Failure {
-    /// It may be taken later.
-    Passing(String),
-    /// It never will.
-    Final(String),
-}
-
 pub struct Pusher {
     settings: Settings,
     shared: Arc<Shared>,
-    client: Client,
-    version: Version,
-    /// The server has accepted this version.
-    is_agreed: bool,
+    sender: Sender,
     /// The number of the first reading that the server has neither taken nor refused.
     next: u64,
     /// As they were in the last reading sent.
@@ -90,22 +72,14 @@ pub struct Pusher {
 
 impl Pusher {
     pub fn new(settings: Settings, shared: Arc<Shared>) -> reqwest::Result<Self> {
-        net::install_tls_provider();
-        let client = Client::builder()
-            .timeout(TIMEOUT)
-            // A push that is sent elsewhere would arrive as a question, without its content.
-            .redirect(Policy::none())
-            // A response is only shown, and a few bytes can inflate to gigabytes.
-            .no_gzip()
-            .user_agent(concat!("tracewise-agent/", env!("CARGO_PKG_VERSION")))
-            .build()?;
+        let target =
+            Target { url: settings.url.clone(), bearer_token_file: settings.bearer_token_file.clone() };
+        let sender = Sender::with_protocol(target, settings.protocol)?;
         shared.pushed.is_on.store(true, Ordering::Relaxed);
         Ok(Self {
-            version: if settings.protocol == Protocol::One { Version::One } else { Version::Two },
-            is_agreed: settings.protocol != Protocol::Auto,
             settings,
             shared,
-            client,
+            sender,
             next: 0,
             threads: Vec::new(),
             monotone: Monotone::default(),
@@ -173,17 +147,12 @@ impl Pusher {
         }
         match (&outcome, self.is_failing) {
             (Err(reason), false) => {
-                tracing::warn!("{}: {reason}; will retry", self.address());
+                tracing::warn!("{}: {reason}; will retry", self.sender.address());
             }
-            (Ok(()), true) => tracing::info!("{}: accepts samples again", self.address()),
+            (Ok(()), true) => tracing::info!("{}: accepts samples again", self.sender.address()),
             _ => {}
         }
         self.is_failing = outcome.is_err();
-    }
-
-    /// The address without a password.
-    fn address(&self) -> String {
-        net::without_password(&self.settings.url).to_string()
     }
 
     /// The oldest readings that have not been sent, as many as fit into a request, and the number of the
@@ -248,14 +217,14 @@ impl Pusher {
             return Ok(());
         }
         let pushed = &self.shared.clone().pushed;
-        match self.agree_and_send(batch).await {
+        match self.sender.send(batch).await {
             Ok(()) => {
                 pushed.samples.fetch_add(n_samples, Ordering::Relaxed);
                 Ok(())
             }
             Err(Failure::Final(reason)) => {
                 pushed.refused.fetch_add(n_samples, Ordering::Relaxed);
-                tracing::warn!("{} rejects {n_samples} samples: {reason}", self.address());
+                tracing::warn!("{} rejects {n_samples} samples: {reason}", self.sender.address());
                 Ok(())
             }
             Err(Failure::Passing(reason)) => {
@@ -264,87 +233,4 @@ impl Pusher {
             }
         }
     }
-
-    /// A server that knows only version 1 refuses version 2, or takes it for an empty request.
-    async fn agree_and_send(&mut self, batch: &Batch) -> Result<(), Failure> {
-        let sent = self.send(batch).await;
-        if self.is_agreed || matches!(sent, Err(Failure::Passing(_))) {
-            return sent;
-        }
-        if sent.is_err() && self.version == Version::Two {
-            self.version = Version::One;
-            let sent = self.send(batch).await;
-            self.is_agreed = sent.is_ok();
-            if self.is_agreed {
-                tracing::info!("{} accepts remote write 1.0", self.address());
-            } else {
-                self.version = Version::Two;
-            }
-            return sent;
-        }
-        self.is_agreed = sent.is_ok();
-        sent
-    }
-
-    async fn send(&self, batch: &Batch) -> Result<(), Failure> {
-        let body = snap::raw::Encoder::new()
-            .compress_vec(&batch.encode(self.version))
-            .map_err(|error| Failure::Final(error.to_string()))?;
-        let mut request = self
-            .client
-            .post(self.settings.url.clone())
-            .header(CONTENT_TYPE, self.version.content_type())
-            .header(CONTENT_ENCODING, "snappy")
-            .header("X-Prometheus-Remote-Write-Version", self.version.number())
-            .body(body);
-        if let Some(path) = &self.settings.bearer_token_file {
-            let token = std::fs::read_to_string(path)
-                .map_err(|error| Failure::Passing(format!("{}: {error}", path.display())))?;
-            request = request.header(AUTHORIZATION, format!("Bearer {}", token.trim()));
-        }
-        let response =
-            request.send().await.map_err(|error| Failure::Passing(net::root_cause(&error).to_string()))?;
-        let (status, headers) = (response.status(), response.headers().clone());
-        if status.is_success() {
-            return self.check(&headers);
-        }
-        if status.is_redirection() {
-            let target = headers.get(LOCATION).and_then(|target| target.to_str().ok()).unwrap_or("nowhere");
-            let target = printable(target);
-            return Err(Failure::Passing(format!("it redirects with {status} to {target}; push there")));
-        }
-        let body = beginning(response).await;
-        let line = body.trim().lines().next().unwrap_or_default();
-        let reason = format!("it responds with {status}: {}", printable(line));
-        let is_passing = status.is_server_error()
-            || matches!(
-                status,
-                StatusCode::TOO_MANY_REQUESTS | StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN
-            );
-        Err(if is_passing { Failure::Passing(reason) } else { Failure::Final(reason) })
-    }
-
-    /// A server that supports version 2 reports how much was written.
-    fn check(&self, headers: &HeaderMap) -> Result<(), Failure> {
-        if self.version == Version::Two && !headers.contains_key(WRITTEN) {
-            return Err(Failure::Final("it does not support remote write 2.0".into()));
-        }
-        Ok(())
-    }
-}
-
-/// The first bytes of a response, as text.
-async fn beginning(mut response: Response) -> String {
-    let mut bytes = Vec::new();
-    while bytes.len() < RESPONSE_BYTES
-        && let Ok(Some(part)) = response.chunk().await
-    {
-        bytes.extend_from_slice(&part[..part.len().min(RESPONSE_BYTES - bytes.len())]);
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// A server's text for the log, short and without control characters.
-fn printable(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(LOGGED_CHARACTERS).collect()
 }

@@ -28,7 +28,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Analyze(command) => analyze::run(command, &Config::load(file)?),
         Command::Campaign(command) => campaign::run(command, file),
         Command::Detect(command) => detect::run(command, file),
-        Command::Serve(args) => serve::run(&args, &Config::load(file)?),
+        Command::Serve(args) => serve::run(&args, file),
         Command::Demo(args) => serve::demo::run(&args),
         Command::Token(command) => serve::token::run(command, &Config::load(file)?),
         Command::Jobs(command) => jobs::run(command, &Config::load(file)?),

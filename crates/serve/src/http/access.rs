@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
@@ -13,7 +13,9 @@ use lifecycle::{Role, Secret};
 use workload::{NodeName, Timestamp};
 
 use super::error::ApiError;
+use super::limits::{self, peer, too_many};
 use crate::service::Service;
+use crate::settings::LoginSettings;
 
 /// The cookie of a session.
 pub const SESSION_COOKIE: &str = "tracewise_session";
@@ -27,18 +29,21 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 18] = [
+pub const ROUTES: [(&str, &str, Access); 21] = [
     ("GET", "/healthz", Access::Public),
     ("GET", "/readyz", Access::Public),
     ("GET", "/openapi.json", Access::Public),
     ("POST", "/api/v1/session", Access::Public),
     ("DELETE", "/api/v1/session", Access::Public),
+    ("GET", "/api/v1/login", Access::Public),
+    ("GET", "/api/v1/login/callback", Access::Public),
     ("POST", "/api/v1/write", Access::Role(Role::Ingest)),
     ("GET", "/", Access::Role(Role::Viewer)),
     ("GET", "/metrics", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/cluster", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes/{node}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/nodes/{node}/threads", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/jobs", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/jobs/{job}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
@@ -84,8 +89,18 @@ pub async fn check(
         return Err(ApiError::forbidden("nobody may use this route"));
     };
     let Access::Role(needed) = needed else { return Ok(next.run(request).await) };
-    let shown = Shown::by(&request);
-    let client = shown.identify(&service).await?.ok_or_else(ApiError::unauthorized)?;
+    let address = limits::client(&request, &service.settings().login);
+    if service.failures.is_empty(address, Instant::now()) {
+        return Ok(too_many("too many requests of this address had a wrong token; wait"));
+    }
+    let shown = Shown::by(&request, &service.settings().login);
+    let is_attempt = !matches!(shown, Shown::Nothing { .. });
+    let Some(client) = shown.identify(&service).await? else {
+        if is_attempt {
+            service.note_failure(address);
+        }
+        return Err(ApiError::unauthorized());
+    };
     if !may(client.role, needed) {
         return Err(ApiError::forbidden(format!("this needs the role {needed}; you have {}", client.role)));
     }
@@ -97,6 +112,8 @@ pub async fn check(
 enum Shown {
     Token(Secret),
     Session(Secret),
+    /// A user whom a trusted proxy has authenticated.
+    User(String),
     /// Something that cannot be valid.
     Invalid,
     /// A session that is used by a page of another site.
@@ -108,8 +125,13 @@ enum Shown {
 }
 
 impl Shown {
-    fn by(request: &Request) -> Self {
+    fn by(request: &Request, login: &LoginSettings) -> Self {
         let headers = request.headers();
+        // A proxy may pass on the credentials that it has checked itself.
+        let has_token = headers.get(AUTHORIZATION).is_some_and(is_bearer);
+        if !has_token && let Some(user) = proxied_user(request, login) {
+            return if is_cross_site(request) { Self::Foreign } else { Self::User(user) };
+        }
         if headers.contains_key(AUTHORIZATION) {
             return bearer(headers).map_or(Self::Invalid, Self::Token);
         }
@@ -131,15 +153,38 @@ impl Shown {
                 let session = service.store.session_of(&secret, Timestamp::from(SystemTime::now())).await?;
                 Ok(session.map(|one| Client { actor: one.actor, role: one.role, nodes: Vec::new() }))
             }
+            Self::User(user) => {
+                let role = service.settings().login.role_of(&user);
+                Ok(Some(Client { actor: user, role, nodes: Vec::new() }))
+            }
             Self::Foreign => Err(ApiError::forbidden("a page of another site must not use this session")),
             Self::Invalid => Ok(None),
-            // Without any token, all users of this machine are administrators.
+            // Without any token or other login, all users of this machine are administrators.
             Self::Nothing { is_local } => {
-                let is_open = is_local && !service.store.has_tokens().await?;
+                let is_open =
+                    is_local && !service.settings().login.is_on() && !service.store.has_tokens().await?;
                 Ok(is_open.then(|| Client { actor: "local".into(), role: Role::Admin, nodes: Vec::new() }))
             }
         }
     }
+}
+
+/// Whether a header shows a token.
+fn is_bearer(value: &HeaderValue) -> bool {
+    value.as_bytes().get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case(b"bearer "))
+}
+
+/// The user whom a trusted proxy names.
+fn proxied_user(request: &Request, login: &LoginSettings) -> Option<String> {
+    if login.proxy_header.is_empty() {
+        return None;
+    }
+    let is_trusted = login.is_proxy(peer(request));
+    let mut names = request.headers().get_all(&login.proxy_header).iter();
+    let name = names.next()?.to_str().ok()?.trim();
+    // A client behind the proxy may have sent the header, too.
+    let is_only = names.next().is_none();
+    (is_trusted && is_only && !name.is_empty()).then(|| name.to_owned())
 }
 
 fn bearer(headers: &HeaderMap) -> Option<Secret> {

@@ -4,12 +4,13 @@
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, Query, State};
+use axum::extract::{ConnectInfo, Path, Query, State};
 use axum::http::header::{CONTENT_TYPE, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
@@ -22,13 +23,14 @@ use workload::{JobId, Millis, NodeName, Timestamp};
 
 use super::access::{SESSION_COOKIE, session_secret};
 use super::error::{ApiError, ErrorBody};
+use super::limits::too_many;
 use crate::live::{JobScore, NodeScores, NodeSummary, ThreadScore, score_byte};
 use crate::models;
 use crate::service::Service;
 
 const MAX_PAGE: usize = 1_000;
 const N_SIMILAR: usize = 5;
-const SESSION_LENGTH: Millis = Millis(12 * 3_600_000);
+pub const SESSION_LENGTH: Millis = Millis(12 * 3_600_000);
 /// Changes that are read from the store at a time.
 const N_CHANGES: i64 = 100;
 
@@ -162,7 +164,7 @@ pub async fn cluster(
     let open = service.store.open_events().await?;
     let missing = service.scoring.status().missing;
     Ok(Json(ClusterState {
-        cluster: service.settings.cluster.clone(),
+        cluster: service.settings().cluster.clone(),
         time: live.time,
         model: service.scoring.model(),
         state: service.state(),
@@ -292,18 +294,23 @@ pub async fn events(
         .map_err(|error| ApiError::bad_request(error.to_string()))?;
     let job =
         query.job.map(JobId::new).transpose().map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let time = |seconds: Option<f64>| match seconds {
+    let filter =
+        EventFilter { node, job, is_open: query.open, from: time_of(query.from)?, to: time_of(query.to)? };
+    let after = query.after.as_deref().map(cursor).transpose()?;
+    let page = service.store.events(&filter, after.as_ref(), limit).await?;
+    let next = page.next.map(|(time, id)| format!("{}-{id}", time.0));
+    Ok(Json(List { items: page.items, next }))
+}
+
+/// A time in seconds since 1970.
+pub fn time_of(seconds: Option<f64>) -> Result<Option<Timestamp>, ApiError> {
+    match seconds {
         Some(seconds) if seconds.is_finite() && seconds.abs() < 1e12 => {
             Ok(Some(Timestamp((seconds * 1e3) as i64)))
         }
         Some(_) => Err(ApiError::bad_request("times are seconds since 1970")),
         None => Ok(None),
-    };
-    let filter = EventFilter { node, job, is_open: query.open, from: time(query.from)?, to: time(query.to)? };
-    let after = query.after.as_deref().map(cursor).transpose()?;
-    let page = service.store.events(&filter, after.as_ref(), limit).await?;
-    let next = page.next.map(|(time, id)| format!("{}-{id}", time.0));
-    Ok(Json(List { items: page.items, next }))
+    }
 }
 
 fn cursor(text: &str) -> Result<(Timestamp, String), ApiError> {
@@ -346,7 +353,7 @@ pub struct ModelItem {
 pub async fn model_versions(State(service): Shared) -> Json<List<ModelItem>> {
     let in_use = service.scoring.model();
     let item = |(version, _)| ModelItem { in_use: in_use.as_ref() == Some(&version), version };
-    List::whole(models::versions(&service.settings.data).into_iter().map(item).collect())
+    List::whole(models::versions(&service.settings().data).into_iter().map(item).collect())
 }
 
 /// Time spent in a stage of the pipeline.
@@ -422,8 +429,18 @@ pub struct Login {
 #[utoipa::path(post, path = "/api/v1/session", request_body = Login, tag = "service", responses(
     (status = 204, description = "the cookie is set"), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
     (status = 415, body = ErrorBody), (status = 422, body = ErrorBody)))]
-pub async fn log_in(State(service): Shared, Json(login): Json<Login>) -> Result<Response, ApiError> {
-    let wrong = || ApiError { message: "this token is not valid".into(), ..ApiError::unauthorized() };
+pub async fn log_in(
+    State(service): Shared,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Json(login): Json<Login>,
+) -> Result<Response, ApiError> {
+    if service.failures.is_empty(peer.ip(), Instant::now()) {
+        return Ok(too_many("too many logins of this address failed; wait"));
+    }
+    let wrong = || {
+        service.note_failure(peer.ip());
+        ApiError { message: "this token is not valid".into(), ..ApiError::unauthorized() }
+    };
     let secret = Secret::parse(login.token.trim()).ok_or_else(wrong)?;
     let token = service.store.token_of(&secret).await?.ok_or_else(wrong)?;
     let now = Timestamp::from(SystemTime::now());
@@ -442,12 +459,15 @@ pub async fn log_out(State(service): Shared, headers: HeaderMap) -> Result<Respo
 }
 
 fn with_cookie(value: &str, seconds: i64, is_tls: bool) -> Response {
-    let secure = if is_tls { "; Secure" } else { "" };
-    let cookie =
-        format!("{SESSION_COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}");
     let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+    if let Ok(cookie) = HeaderValue::from_str(&session_cookie(value, seconds, is_tls)) {
         response.headers_mut().insert(SET_COOKIE, cookie);
     }
     response
+}
+
+/// The cookie of a session.
+pub fn session_cookie(value: &str, seconds: i64, is_tls: bool) -> String {
+    let secure = if is_tls { "; Secure" } else { "" };
+    format!("{SESSION_COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }

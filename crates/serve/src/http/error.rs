@@ -43,6 +43,10 @@ impl ApiError {
         Self { status: StatusCode::UNAUTHORIZED, code: "unauthorized", message }
     }
 
+    pub fn unavailable(what: impl Into<String>) -> Self {
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message: what.into() }
+    }
+
     pub fn forbidden(what: impl Into<String>) -> Self {
         Self { status: StatusCode::FORBIDDEN, code: "forbidden", message: what.into() }
     }
@@ -55,8 +59,7 @@ impl From<StoreError> for ApiError {
             other => {
                 // Error messages of a database may contain data that this client may not see.
                 tracing::warn!("{other}");
-                let message = "the metadata store does not respond; try again".into();
-                Self { status: StatusCode::SERVICE_UNAVAILABLE, code: "unavailable", message }
+                Self::unavailable("the metadata store does not respond; try again")
             }
         }
     }

@@ -11,22 +11,30 @@ use lifecycle::RecordedEvent;
 
 use crate::live::{JobScore, Live};
 use crate::service::Service;
+use crate::settings::ServeSettings;
 
 /// The page in the format that the client accepts.
 pub async fn page(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = Format::accepted(accept);
     let mut page = Page::new(format, 1 << 16);
-    service.counts.expose(&mut page);
-    expose_memory(&mut page);
+    expose(&service, &mut page).await;
+    ([(CONTENT_TYPE, format.content_type())], page.finish()).into_response()
+}
+
+/// Everything that is exported.
+pub async fn expose(service: &Service, sink: &mut impl Sink) {
+    let open = service.store.open_events().await;
+    service.counts.expose(sink);
+    expose_memory(sink);
+    let settings = service.settings();
     if let Some(version) = service.scoring.model() {
         let live = service.scoring.live();
-        Scores { service: &service, version: &version }.expose(&live, &mut page);
+        Scores { settings: &settings, version: &version }.expose(&live, sink);
     }
-    if let Ok(open) = service.store.open_events().await {
-        expose_events(&open, &service.settings.cluster, &mut page);
+    if let Ok(open) = open {
+        expose_events(&open, &settings.cluster, sink);
     }
-    ([(CONTENT_TYPE, format.content_type())], page.finish()).into_response()
 }
 
 fn expose_memory(sink: &mut impl Sink) {
@@ -40,14 +48,13 @@ fn expose_memory(sink: &mut impl Sink) {
 }
 
 struct Scores<'a> {
-    service: &'a Service,
+    settings: &'a ServeSettings,
     version: &'a str,
 }
 
 impl Scores<'_> {
     fn expose(&self, live: &Live, sink: &mut impl Sink) {
-        let (cluster, model) =
-            (self.service.settings.cluster.as_str(), self.service.settings.scoring.detector.name());
+        let (cluster, model) = (self.settings.cluster.as_str(), self.settings.scoring.detector.name());
         let version = self.version;
         let summaries = live.summaries();
         let gauge = |name, help| Family { name, kind: Kind::Gauge, help };
@@ -57,7 +64,7 @@ impl Scores<'_> {
             jobs.extend(node.jobs.iter().map(|(job, score)| (name.as_str(), job.as_str(), score)));
         }
         jobs.sort_by(|a, b| b.2.score.total_cmp(&a.2.score));
-        let n_exported = jobs.len().min(self.service.settings.export.max_jobs);
+        let n_exported = jobs.len().min(self.settings.export.max_jobs);
         for one in &summaries {
             let labels = [
                 ("cluster", cluster),
@@ -77,7 +84,7 @@ impl Scores<'_> {
             ];
             sink.sample(&labels, score.score, None);
         }
-        if self.service.settings.export.threads {
+        if self.settings.export.threads {
             for (name, node) in &live.nodes {
                 for thread in &node.threads {
                     let (cpu, job) =

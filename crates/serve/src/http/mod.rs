@@ -3,9 +3,13 @@
 pub mod access;
 pub mod api;
 pub mod error;
+mod etag;
 mod event_schema;
-mod metrics;
+pub mod limits;
+pub mod metrics;
+pub mod oidc;
 mod page;
+mod threads;
 mod write;
 
 use std::net::SocketAddr;
@@ -32,9 +36,10 @@ use utoipa_axum::routes;
 use crate::remote_write::receive::MAX_DECODED;
 use crate::service::Service;
 use error::ApiError;
+use limits::Connections;
 
-/// Connections at a time.
-const MAX_CONNECTIONS: usize = 1_000;
+/// The path of remote write.
+const WRITE: &str = "/api/v1/write";
 /// Timeout of a request header and of a TLS handshake.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long connections may take to end when the service stops.
@@ -55,6 +60,7 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api::cluster))
         .routes(routes!(api::nodes))
         .routes(routes!(api::node))
+        .routes(routes!(threads::threads))
         .routes(routes!(api::jobs))
         .routes(routes!(api::job))
         .routes(routes!(api::events))
@@ -63,6 +69,8 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api::timings))
         .routes(routes!(api::stream))
         .routes(routes!(api::log_in, api::log_out))
+        .routes(routes!(oidc::begin))
+        .routes(routes!(oidc::end))
 }
 
 /// The OpenAPI document.
@@ -77,12 +85,14 @@ pub fn router(service: Arc<Service>) -> Router {
     let document = openapi();
     api.route("/", get(page::status))
         .route("/metrics", get(metrics::page))
-        .route("/api/v1/write", post(write::write).layer(DefaultBodyLimit::max(MAX_DECODED)))
+        .route(WRITE, post(write::write).layer(DefaultBodyLimit::max(MAX_DECODED)))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(ready))
         .route("/openapi.json", get(move || async { ([(CONTENT_TYPE, "application/json")], document) }))
         .route_layer(axum::middleware::from_fn_with_state(service.clone(), access::check))
         .fallback(|| async { ApiError::not_found("there is no such page; / lists what there is") })
+        .layer(axum::middleware::from_fn(etag::add))
+        .layer(axum::middleware::from_fn_with_state(service.clone(), limits::check))
         .layer(CompressionLayer::new())
         .layer(axum::middleware::from_fn(access::add_headers))
         .layer(DefaultBodyLimit::max(MAX_BODY))
@@ -99,7 +109,9 @@ async fn ready(State(service): State<Arc<Service>>) -> Response {
 /// Answers requests until `stop`, then lets those that are being answered end.
 pub async fn listen(listener: TcpListener, service: Arc<Service>, mut stop: watch::Receiver<bool>) {
     let app = router(service.clone());
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    let limits = service.settings().limits.clone();
+    let places = Arc::new(Semaphore::new(limits.connections));
+    let of_addresses = Arc::new(Connections::default());
     let mut connections = JoinSet::new();
     loop {
         while connections.try_join_next().is_some() {}
@@ -111,10 +123,13 @@ pub async fn listen(listener: TcpListener, service: Arc<Service>, mut stop: watc
             Ok((stream, peer)) => {
                 // Without a place, the connection is closed here.
                 let Ok(place) = places.clone().try_acquire_owned() else { continue };
+                let Some(of_address) = of_addresses.place(peer.ip(), limits.connections_per_address) else {
+                    continue;
+                };
                 let (app, service) = (app.clone(), service.clone());
                 connections.spawn(async move {
                     attend(stream, peer, app, &service).await;
-                    drop(place);
+                    drop((place, of_address));
                 });
             }
             Err(error) => {
@@ -190,7 +205,16 @@ mod tests {
             .filter(|(.., access)| *access == Access::Public)
             .map(|(_, path, _)| *path)
             .collect();
-        assert_eq!(public, ["/healthz", "/readyz", "/openapi.json", "/api/v1/session", "/api/v1/session"]);
+        let expected = [
+            "/healthz",
+            "/readyz",
+            "/openapi.json",
+            "/api/v1/session",
+            "/api/v1/session",
+            "/api/v1/login",
+            "/api/v1/login/callback",
+        ];
+        assert_eq!(public, expected);
     }
 
     #[test]

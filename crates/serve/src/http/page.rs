@@ -56,7 +56,7 @@ pub async fn status(State(service): State<Arc<Service>>) -> Result<Html<String>,
          <table><tr><th>state</th><th>what</th><th>strength</th><th>why</th></tr>{events}</table>\
          <h2>Nodes</h2><table><tr><th>node</th><th>threads</th><th>jobs</th><th>largest score</th><th>threads above 1</th>\
          </tr>{nodes}</table><p><a href=\"/metrics\">metrics</a> · <a href=\"/openapi.json\">API</a></p></body></html>\n",
-        cluster = escaped(&service.settings.cluster),
+        cluster = escaped(&service.settings().cluster),
         state = escaped(&service.state()),
         events = if event_rows.is_empty() { nothing } else { &event_rows },
         nodes = if node_rows.is_empty() { nothing } else { &node_rows },

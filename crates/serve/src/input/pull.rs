@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use reqwest::StatusCode;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 use url::Url;
 use workload::samples::{self, LOST_HEADER, POSITION_HEADER, Position, SamplesError};
 use workload::{NodeName, NodeReading, Source, Timestamp};
@@ -17,8 +16,9 @@ use workload::{NodeName, NodeReading, Source, Timestamp};
 use super::targets::discover;
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
-use crate::ingest::{Ingest, NotTaken};
-use crate::settings::AgentSettings;
+use crate::ingest::{Ingest, NotTaken, by_source};
+use crate::settings::ServeSettings;
+use crate::tasks::Tasks;
 
 /// How often targets are looked for.
 const DISCOVER_EVERY: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ type Part = (Arc<Source>, Vec<NodeReading>);
 
 /// Reads all agents until `stop`.
 pub struct Pull {
-    settings: AgentSettings,
+    settings: watch::Receiver<Arc<ServeSettings>>,
     client: reqwest::Client,
     ingest: Ingest,
     counts: Arc<Counts>,
@@ -65,7 +65,7 @@ pub struct Pull {
 impl Pull {
     /// `archived` is the time of the last reading of each node in the archive; readings up to then are skipped.
     pub fn new(
-        settings: AgentSettings,
+        settings: watch::Receiver<Arc<ServeSettings>>,
         data: &Path,
         archived: BTreeMap<NodeName, Timestamp>,
         ingest: Ingest,
@@ -79,35 +79,28 @@ impl Pull {
     }
 
     /// Reads until `stop` changes.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
-        let mut readers: BTreeMap<Url, tokio::task::AbortHandle> = BTreeMap::new();
-        let mut tasks = JoinSet::new();
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let mut readers = Tasks::new();
         let mut reported = BTreeSet::new();
         loop {
-            let (targets, errors) = discover(&self.settings, &self.client).await;
+            let agents = self.settings.borrow_and_update().agents.clone();
+            let (targets, errors) = discover(&agents, &self.client).await;
             for error in errors {
                 let text = error.to_string();
                 if reported.insert(text.clone()) {
                     tracing::warn!("agents: {text}");
                 }
             }
-            readers.retain(|target, reader| {
-                let is_wanted = targets.contains(target);
-                if !is_wanted {
-                    reader.abort();
-                }
-                is_wanted
-            });
-            for target in targets {
-                readers.entry(target.clone()).or_insert_with(|| tasks.spawn(self.reader(target).run()));
-            }
+            let targets: Vec<Url> = targets.into_iter().collect();
+            readers.keep(&targets, |target| self.reader(target).run());
             self.positions.write();
             tokio::select! {
                 _ = stop.changed() => break,
+                changed = self.settings.changed() => if changed.is_err() { break },
                 () = tokio::time::sleep(DISCOVER_EVERY) => {}
             }
         }
-        tasks.shutdown().await;
+        readers.end().await;
         self.positions.write();
     }
 
@@ -115,7 +108,7 @@ impl Pull {
         Reader {
             target,
             start: None,
-            every: self.settings.every.0,
+            settings: self.settings.clone(),
             client: self.client.clone(),
             ingest: self.ingest.clone(),
             counts: self.counts.clone(),
@@ -129,7 +122,7 @@ struct Reader {
     target: Url,
     /// The start of the agent whose readings were fetched last.
     start: Option<u64>,
-    every: Duration,
+    settings: watch::Receiver<Arc<ServeSettings>>,
     client: reqwest::Client,
     ingest: Ingest,
     counts: Arc<Counts>,
@@ -140,6 +133,7 @@ impl Reader {
     async fn run(mut self) {
         let mut n_failed: u32 = 0;
         loop {
+            let every = self.settings.borrow().agents.every.0;
             let pause = match self.pull().await {
                 // There is more.
                 Ok(true) => Duration::ZERO,
@@ -148,7 +142,7 @@ impl Reader {
                         tracing::info!("{}: responds again", self.shown());
                     }
                     n_failed = 0;
-                    self.every
+                    every
                 }
                 Err(error) => {
                     add(&self.counts.failed_pulls, 1);
@@ -156,7 +150,7 @@ impl Reader {
                         tracing::warn!("{}: {error}", self.shown());
                     }
                     n_failed += 1;
-                    (self.every * 2u32.saturating_pow(n_failed.min(6))).min(MAX_PAUSE)
+                    (every * 2u32.saturating_pow(n_failed.min(6))).min(MAX_PAUSE)
                 }
             };
             tokio::time::sleep(pause).await;
@@ -204,7 +198,7 @@ impl Reader {
 
     /// The readings of a response by source. After a new start of either side, those that the archive has are left out.
     fn parts(&self, body: &[u8], is_continued: bool) -> Result<Vec<Part>, PullError> {
-        let mut parts: Vec<Part> = Vec::new();
+        let mut wanted = Vec::new();
         let mut node: Option<NodeName> = None;
         for read in samples::read(body) {
             let (source, reading) = read?;
@@ -217,12 +211,9 @@ impl Reader {
             {
                 continue;
             }
-            match parts.last_mut().filter(|(last, _)| **last == *source) {
-                Some((_, readings)) => readings.push(reading),
-                None => parts.push((source, vec![reading])),
-            }
+            wanted.push((source, reading));
         }
-        Ok(parts)
+        Ok(by_source(wanted))
     }
 }
 

@@ -5,7 +5,8 @@ use workload::{Cpu, JobId, JobReading, Mode, NodeName, Owner, metric};
 use super::series::Label;
 use crate::counts::Ignored;
 
-const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
+/// The counter of CPU seconds of `node_exporter`.
+pub const NODE_EXPORTER_METRIC: &str = "node_cpu_seconds_total";
 
 /// What the samples of a series are.
 #[derive(Debug, Clone, PartialEq, Eq)]

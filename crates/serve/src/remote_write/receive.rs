@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
-use workload::{NodeName, NodeReading, Source, Timestamp};
+use workload::{NodeName, Timestamp};
 
 use super::assemble::{Assembled, Assembler};
 use super::decompress::declared_length;
@@ -18,7 +18,7 @@ use super::series::TimeSeries;
 use super::{v1, v2};
 use crate::counts::{Counts, Input};
 use crate::error::ServeError;
-use crate::ingest::{Ingest, MAX_AHEAD, NotTaken};
+use crate::ingest::{Ingest, MAX_AHEAD, NotTaken, by_source};
 
 /// The largest body after decompression.
 pub const MAX_DECODED: usize = 32 << 20;
@@ -296,14 +296,8 @@ impl Assembling {
     /// Passes readings that are complete to the archive. Those that it does not take wait.
     fn deliver(&mut self) {
         self.pending.extend(self.assembler.complete());
-        let mut by_source: Vec<(Arc<Source>, Vec<NodeReading>)> = Vec::new();
-        for (source, reading) in std::mem::take(&mut self.pending) {
-            match by_source.iter_mut().find(|(known, _)| Arc::ptr_eq(known, &source) || *known == source) {
-                Some((_, readings)) => readings.push(reading),
-                None => by_source.push((source, vec![reading])),
-            }
-        }
-        for (source, readings) in by_source {
+        let pending = std::mem::take(&mut self.pending);
+        for (source, readings) in by_source(pending) {
             let delivered = self.runtime.block_on(self.ingest.deliver(
                 Input::RemoteWrite,
                 source.clone(),

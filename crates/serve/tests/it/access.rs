@@ -25,7 +25,9 @@ async fn status(port: u16, method: &str, path: &str, headers: &[(&str, &str)]) -
 #[tokio::test(flavor = "multi_thread")]
 async fn every_route_is_open_to_its_roles_and_to_nobody_else() {
     let folder = tempfile::tempdir().unwrap();
-    let running = started(settings(folder.path()), None).await;
+    let mut generous = settings(folder.path());
+    generous.limits.failed_logins = 10_000;
+    let running = started(generous, None).await;
     let port = running.address.port();
     let document: Value = serde_json::from_str(&serve::http::openapi()).unwrap();
     let store = Store::open_file(&settings(folder.path()).data.join("metadata.db")).await.unwrap();
@@ -115,5 +117,112 @@ async fn a_browser_logs_in_with_a_token_and_out_again() {
     assert_eq!(status(port, "GET", "/api/v1/nodes", &foreign).await, 403);
     assert_eq!(status(port, "DELETE", "/api/v1/session", &sent).await, 204);
     assert_eq!(status(port, "GET", "/api/v1/nodes", &sent).await, 401);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trusted_proxy_names_the_user_and_nobody_else_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut with_proxy = settings(folder.path());
+    with_proxy.login.proxy_header = "x-remote-user".into();
+    with_proxy.login.proxies = vec!["127.0.0.1".parse().unwrap()];
+    with_proxy.login.admins = vec!["ada".into()];
+    let running = started(with_proxy.clone(), None).await;
+    let port = running.address.port();
+    let user = [("x-remote-user", "bob")];
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &user).await, 200);
+    assert_eq!(status(port, "POST", "/api/v1/write", &user).await, 403, "bob is a viewer");
+    assert_eq!(status(port, "POST", "/api/v1/write", &[("x-remote-user", "ada")]).await, 415, "ada may send");
+    assert_eq!(
+        status(port, "GET", "/api/v1/nodes", &[]).await,
+        401,
+        "not everybody on this machine any more"
+    );
+    let twice = [("x-remote-user", "ada"), ("x-remote-user", "bob")];
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &twice).await, 401);
+    let foreign = [("x-remote-user", "ada"), ("sec-fetch-site", "cross-site")];
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &foreign).await, 403);
+    // The same header from another address means nothing.
+    with_proxy.login.proxies = vec!["192.0.2.1".parse().unwrap()];
+    running.reload(with_proxy).unwrap();
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &user).await, 401);
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_ask_too_often_or_guess_have_to_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut strict = settings(folder.path());
+    strict.limits.requests_per_second = 3;
+    strict.limits.failed_logins = 5;
+    let running = started(strict, None).await;
+    let port = running.address.port();
+    let mut found = Vec::new();
+    for _ in 0..40 {
+        found.push(status(port, "GET", "/healthz", &[]).await);
+    }
+    assert!(found[..30].iter().all(|status| *status == 200) && found.contains(&429), "{found:?}");
+    running.stop().await;
+
+    let mut strict = settings(folder.path());
+    strict.limits.failed_logins = 5;
+    let running = started(strict, None).await;
+    let port = running.address.port();
+    let mut found = Vec::new();
+    for _ in 0..8 {
+        let guess = format!("Bearer {}", lifecycle::Secret::random().unwrap().reveal());
+        found.push(status(port, "GET", "/api/v1/nodes", &[("authorization", &guess)]).await);
+    }
+    assert_eq!(found, [401, 401, 401, 401, 401, 429, 429, 429]);
+    running.stop().await;
+}
+
+/// Follows the redirects of a login by hand, like a browser. Returns where it ends, and the session.
+async fn log_in_through(provider: &testbed::Server, port: u16) -> (u16, Option<String>) {
+    net::install_tls_provider();
+    let client = reqwest::Client::builder().redirect(reqwest::redirect::Policy::none()).build().unwrap();
+    let header = |response: &reqwest::Response, name: &str| {
+        response.headers().get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    let begun = client.get(format!("http://127.0.0.1:{port}/api/v1/login")).send().await.unwrap();
+    assert_eq!(begun.status(), 303);
+    let cookie = header(&begun, "set-cookie").unwrap().split(';').next().unwrap().to_owned();
+    let to = header(&begun, "location").unwrap();
+    assert!(to.starts_with(&provider.url()) && to.contains("code_challenge_method=S256"), "{to}");
+    // The form of the provider: who is it?
+    let answer = client.post(&to).form(&[("sub", "ada")]).send().await.unwrap();
+    let back = header(&answer, "location").unwrap();
+    let stolen = client.get(&back).send().await.unwrap();
+    assert_eq!(stolen.status(), 401, "another browser cannot end the login");
+    let ended = client.get(&back).header("cookie", &cookie).send().await.unwrap();
+    let status = ended.status().as_u16();
+    let session = header(&ended, "set-cookie").map(|cookie| cookie.split(';').next().unwrap().to_owned());
+    (status, session)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn people_log_in_through_an_openid_provider() {
+    let Some(provider) = testbed::openid_provider() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let secret = folder.path().join("secret");
+    std::fs::write(&secret, "secret\n").unwrap();
+    let mut with_provider = settings(folder.path());
+    let port = testbed::free_port();
+    with_provider.listen.set_port(port);
+    with_provider.login.admins = vec!["ada".into()];
+    with_provider.login.oidc = Some(serve::OidcSettings {
+        issuer: provider.url(),
+        client_id: "tracewise".into(),
+        client_secret_file: secret,
+        external_url: format!("http://127.0.0.1:{port}"),
+        user_claim: "sub".into(),
+    });
+    let running = started(with_provider, None).await;
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &[]).await, 401);
+    let (ended, session) = log_in_through(&provider, port).await;
+    assert_eq!(ended, 303);
+    let session = session.unwrap();
+    assert_eq!(status(port, "GET", "/api/v1/nodes", &[("cookie", &session)]).await, 200);
+    assert_eq!(status(port, "POST", "/api/v1/write", &[("cookie", &session)]).await, 415, "ada is an admin");
     running.stop().await;
 }

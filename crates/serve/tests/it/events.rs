@@ -85,6 +85,7 @@ async fn check(running: &serve::Running) {
         .await
         .unwrap();
     assert!(plane.headers.contains("tracewise-rows: n001=") && plane.body.len() > 20, "{}", plane.headers);
+    check_traces(running).await;
     let page = tokio::task::spawn_blocking(move || http::get(port, "/metrics", &[])).await.unwrap().text();
     assert!(
         page.contains("anomaly_score{") && page.contains("tracewise_serve_scored_windows_total"),
@@ -93,6 +94,41 @@ async fn check(running: &serve::Running) {
     if let Some(problems) = testbed::promtool_check(&page) {
         assert_eq!(problems, "", "{page}");
     }
+}
+
+/// Observed and expected traces come from the archive; a client that has the answer gets it once.
+async fn check_traces(running: &serve::Running) {
+    let time = json(running, "/api/v1/cluster").await["time"].as_f64().unwrap();
+    let path = format!("/api/v1/nodes/n001/threads?from={}&to={}&points=50", time - 1_000.0, time - 200.0);
+    let traces = json(running, &path).await;
+    assert_eq!(traces["channels"], serde_json::json!(["user", "system", "iowait", "other"]));
+    let thread = &traces["threads"][3];
+    let length = |name: &str| thread[name].as_array().unwrap().len();
+    assert!((20..=50).contains(&length("time")), "{thread}");
+    assert_eq!(
+        (length("job"), length("error"), length("score")),
+        (length("time"), length("time"), length("time"))
+    );
+    let rates =
+        |name: &str| -> f64 { (0..4).map(|channel| thread[name][channel][0].as_f64().unwrap()).sum() };
+    assert!((rates("observed") - 1.0).abs() < 1e-3 && (rates("expected") - 1.0).abs() < 1e-3, "{thread}");
+    let one = json(running, &format!("{path}&cpu=3")).await;
+    assert_eq!(one["threads"].as_array().unwrap().len(), 1);
+    let port = running.address.port();
+    let get = move |headers: Vec<(String, String)>| {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || {
+            let headers: Vec<(&str, &str)> =
+                headers.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            http::get(port, &path, &headers)
+        })
+    };
+    let first = get(Vec::new()).await.unwrap();
+    let tag = first.headers.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap().trim();
+    // Headers are in lower case here.
+    let tag = tag.replace("w/", "W/");
+    let again = get(vec![("if-none-match".into(), tag)]).await.unwrap();
+    assert_eq!((again.status, again.body.len()), (304, 0));
 }
 
 /// What is sent is what the document describes.

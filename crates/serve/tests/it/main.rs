@@ -4,8 +4,10 @@
 
 mod access;
 mod agents;
+mod alerts;
 mod events;
 mod remote_write;
+mod servers;
 
 use std::net::SocketAddr;
 use std::path::Path;

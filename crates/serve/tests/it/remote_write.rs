@@ -1,12 +1,14 @@
 //! Remote write: real senders, and requests that are not as they should be.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use agent::remote_write::message::v1::{Label, Sample, TimeSeries, WriteRequest};
 use prost::Message;
+use serve::Running;
 use testbed::{Server, free_port};
 use workload::{Cpu, Millis, Mode, Ticks, Timestamp};
 
@@ -17,10 +19,15 @@ use crate::{eventually, settings, started};
 async fn scraped_readings_are_stored(sender: impl FnOnce(&str, &str) -> Option<Server>) {
     let folder = tempfile::tempdir().unwrap();
     let port = free_port();
-    let mut agent = TestAgent::start(&folder.path().join("node"), port);
+    let agent = TestAgent::start(&folder.path().join("node"), port);
     let running = started(settings(folder.path()), None).await;
     let url = format!("http://{}/api/v1/write", running.address);
     let Some(sender) = sender(&url, &format!("127.0.0.1:{port}")) else { return running.stop().await };
+    readings_are_stored(running, agent, folder.path(), sender).await;
+}
+
+/// Reads with an agent until some readings are in the archive, and compares them.
+pub async fn readings_are_stored(running: Running, mut agent: TestAgent, folder: &Path, scraper: Server) {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = is_over.clone();
     let reading = tokio::task::spawn_blocking(move || {
@@ -31,15 +38,14 @@ async fn scraped_readings_are_stored(sender: impl FnOnce(&str, &str) -> Option<S
         }
         (agent, read)
     });
-    let path = folder.path().to_owned();
     eventually("readings in the archive", async || {
-        let path = path.clone();
+        let path = folder.to_owned();
         tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= 5
     })
     .await;
     is_over.store(true, Ordering::Relaxed);
     let (agent, read) = reading.await.unwrap();
-    drop(sender);
+    drop(scraper);
     running.stop().await;
     agent.stop();
     let known: BTreeMap<Timestamp, BTreeMap<Cpu, Ticks>> = read
@@ -48,7 +54,7 @@ async fn scraped_readings_are_stored(sender: impl FnOnce(&str, &str) -> Option<S
             (reading.time, reading.threads.iter().map(|thread| (thread.cpu, thread.ticks)).collect())
         })
         .collect();
-    for reading in archived(folder.path()) {
+    for reading in archived(folder) {
         assert_eq!(reading.node.as_str(), "n1");
         let threads: BTreeMap<Cpu, Ticks> =
             reading.threads.iter().map(|thread| (thread.cpu, thread.ticks)).collect();

@@ -51,7 +51,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let live = cluster(args, now, FIRST_LIVE_JOB);
     runtime()?.block_on(async {
         let simulation = Simulation { settings: live, speed: args.speed };
-        let running = ::serve::start(settings, detector, Some(simulation)).await?;
+        let running = ::serve::start(settings.clone(), detector, Some(simulation)).await?;
         let url = url(&running);
         print(&format!("The page of the simulated cluster is at {url}"))?;
         eprint_note(
@@ -63,7 +63,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         let stop = Stop::default();
         let history = history(args, now, stop.clone());
         let printing = tokio::spawn(print_events(running.service.clone()));
-        let finished = until_stopped(running).await;
+        let finished = until_stopped(running, || Ok(settings.clone())).await;
         printing.abort();
         stop.now();
         let _ = history.await;

@@ -3,9 +3,10 @@
 pub mod demo;
 pub mod token;
 
+use std::path::Path;
 use std::process::ExitCode;
 
-use ::serve::Running;
+use ::serve::{Running, ServeSettings, Supervisor};
 use anyhow::Context;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -16,7 +17,18 @@ use crate::output::print;
 /// Threads for requests; scoring has its own.
 const N_REQUEST_THREADS: usize = 2;
 
-pub fn run(args: &ServeArgs, config: &Config) -> anyhow::Result<ExitCode> {
+pub fn run(args: &ServeArgs, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let config = Config::load(file)?;
+    runtime()?.block_on(async {
+        let running = ::serve::start(settings(args, &config), config.detector, None).await?;
+        let cluster = running.service.settings().cluster.clone();
+        print(&format!("Tracewise serves {cluster} at {}", url(&running)))?;
+        until_stopped(running, || Ok(settings(args, &Config::load(file)?))).await
+    })
+}
+
+/// The settings of the configuration and of the command line.
+fn settings(args: &ServeArgs, config: &Config) -> ServeSettings {
     let mut settings = config.serve.clone();
     if let Some(listen) = args.listen {
         settings.listen = listen;
@@ -25,11 +37,7 @@ pub fn run(args: &ServeArgs, config: &Config) -> anyhow::Result<ExitCode> {
         settings.data.clone_from(data);
     }
     settings.agents.targets.extend(args.agents.iter().cloned());
-    runtime()?.block_on(async {
-        let running = ::serve::start(settings, config.detector.clone(), None).await?;
-        print(&format!("Tracewise serves {} at {}", running.service.settings.cluster, url(&running)))?;
-        until_stopped(running).await
-    })
+    settings
 }
 
 pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
@@ -47,14 +55,33 @@ fn url(running: &Running) -> String {
     format!("{scheme}://{}/", running.address)
 }
 
-/// Runs until SIGINT or SIGTERM.
-async fn until_stopped(running: Running) -> anyhow::Result<ExitCode> {
+/// Runs until SIGINT or SIGTERM. SIGHUP reads the settings again.
+async fn until_stopped(
+    running: Running,
+    settings: impl Fn() -> anyhow::Result<ServeSettings>,
+) -> anyhow::Result<ExitCode> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let supervisor = Supervisor::from_environment();
+    let ready = || supervisor.ready(&format!("listening on {}", running.address));
+    ready();
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => break,
+            _ = terminate.recv() => break,
+            _ = hang_up.recv() => {
+                supervisor.reloading();
+                match settings().and_then(|settings| Ok(running.reload(settings)?)) {
+                    Ok(lines) if lines.is_empty() => tracing::info!("the settings have not changed"),
+                    Ok(lines) => lines.iter().for_each(|line| tracing::info!("settings: {line}")),
+                    Err(error) => tracing::error!("the settings stay as they are: {error:#}"),
+                }
+                ready();
+            }
+        }
     }
+    supervisor.stopping();
     running.stop().await;
     Ok(ExitCode::SUCCESS)
 }
