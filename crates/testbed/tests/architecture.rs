@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 use testbed::workspace;
 
 /// Each crate with its level; a crate may use those of lower levels.
-const LEVELS: [(&str, u32); 15] = [
+const LEVELS: [(&str, u32); 16] = [
     ("files", 1),
     ("net", 1),
+    ("remote_write", 1),
     ("workload", 1),
     ("archive", 2),
     ("learn", 2),

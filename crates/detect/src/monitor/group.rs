@@ -140,7 +140,9 @@ impl Monitor<'_> {
     /// that deviates much more.
     pub(super) fn is_covered(&self, subject: &Subject, ratio: f64, id: &str) -> bool {
         let Some(event) = self.events.get(id).filter(|event| event.is_open()) else { return false };
-        let is_weaker = ratio.ln() < AFFECTED_PART * event.strength.ln();
+        // Memory and CPU time of others are a job's own, and do not explain what its neighbours do.
+        let is_own = matches!(event.level, Evidence::Memory | Evidence::ForeignCpu);
+        let is_weaker = !is_own && ratio.ln() < AFFECTED_PART * event.strength.ln();
         let is_cluster = event.subject == EventSubject::Cluster;
         match subject {
             Subject::Cluster => true,

@@ -9,8 +9,10 @@ use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE, RETRY_AFTER};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
+use remote_write::{Encoding, Version};
+
 use super::access::Client;
-use crate::remote_write::receive::{Checked, Encoding, Version, check};
+use crate::remote_write::receive::{Checked, check};
 use crate::remote_write::request_log::Logged;
 use crate::service::Service;
 

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use remote_write::{Damaged, Label, Sample, TimeSeries};
 use reqwest::{Client, StatusCode};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -19,8 +20,6 @@ use crate::error::ServeError;
 use crate::ingest::{Ingest, NotTaken, by_source};
 use crate::remote_write::assemble::{Assembled, Assembler};
 use crate::remote_write::meaning::NODE_EXPORTER_METRIC;
-use crate::remote_write::series::{Label, Sample, TimeSeries};
-use crate::remote_write::wire::Damaged;
 use crate::settings::{PollSettings, ServeSettings, SettingsError};
 use crate::tasks::Tasks;
 

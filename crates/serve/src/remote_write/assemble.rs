@@ -8,14 +8,13 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use remote_write::{Damaged, Sample, TimeSeries};
 use workload::{
     Cpu, JobId, JobReading, Measure, Millis, Mode, ModeSet, NodeName, NodeReading, Owner, Source,
     ThreadReading, Ticks, Timestamp,
 };
 
 use super::meaning::Meaning;
-use super::series::{Sample, TimeSeries};
-use super::wire::Damaged;
 use crate::counts::Ignored;
 
 /// A reading is given out at the latest when the node has sent samples that are this much later.

@@ -1,8 +1,8 @@
 //! What a series means: which counter of which thread or job on which node.
 
+use remote_write::Label;
 use workload::{Cpu, JobId, JobReading, Mode, NodeName, Owner, metric};
 
-use super::series::Label;
 use crate::counts::Ignored;
 
 /// The counter of CPU seconds of `node_exporter`.

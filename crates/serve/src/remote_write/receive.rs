@@ -1,89 +1,28 @@
 //! Receives requests: checks them, logs them, and passes the readings they contain to the archive.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use remote_write::{TimeSeries, Version, v1, v2};
 use tokio::sync::oneshot;
 use workload::{NodeName, Timestamp};
 
 use super::assemble::{Assembled, Assembler};
-use super::decompress::declared_length;
 use super::meaning::Meaning;
 use super::request_log::{Logged, RequestLog};
-use super::series::TimeSeries;
-use super::{v1, v2};
 use crate::counts::{Counts, Input};
 use crate::error::ServeError;
 use crate::ingest::{Ingest, MAX_AHEAD, NotTaken, by_source};
 
-/// The largest body after decompression.
-pub const MAX_DECODED: usize = 32 << 20;
 /// Requests that may wait. More are refused with 503, and senders try again.
 const MAX_WAITING: usize = 256;
 /// Requests that are written with one synchronisation of the disk.
 const MAX_GROUP: usize = 64;
 const TICK: Duration = Duration::from_secs(1);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
-/// A version of remote write.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Version {
-    One = 1,
-    Two = 2,
-}
-
-impl Version {
-    pub const fn of(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::One),
-            2 => Some(Self::Two),
-            _ => None,
-        }
-    }
-}
-
-/// How a body is compressed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
-    Snappy = 1,
-    Zstd = 2,
-}
-
-impl Encoding {
-    pub const fn of(number: u8) -> Option<Self> {
-        match number {
-            1 => Some(Self::Snappy),
-            2 => Some(Self::Zstd),
-            _ => None,
-        }
-    }
-
-    /// Decompresses a body. A body that would be too large is refused before it is decompressed.
-    pub fn decode(self, body: &[u8]) -> Result<Vec<u8>, String> {
-        let too_large = || format!("the body is larger than {MAX_DECODED} bytes");
-        match self {
-            Self::Snappy => {
-                let length = declared_length(body).ok_or("the body is not compressed with snappy")?;
-                if length > MAX_DECODED {
-                    return Err(too_large());
-                }
-                let decoded = snap::raw::Decoder::new().decompress_vec(body);
-                decoded.map_err(|error| format!("the body is not compressed with snappy: {error}"))
-            }
-            Self::Zstd => {
-                let wrong = |error: std::io::Error| format!("the body is not compressed with zstd: {error}");
-                let decoder = zstd::stream::read::Decoder::new(body).map_err(wrong)?;
-                let mut decoded = Vec::new();
-                decoder.take(MAX_DECODED as u64 + 1).read_to_end(&mut decoded).map_err(wrong)?;
-                if decoded.len() > MAX_DECODED { Err(too_large()) } else { Ok(decoded) }
-            }
-        }
-    }
-}
 
 /// What a request contains.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

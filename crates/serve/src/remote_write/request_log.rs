@@ -8,7 +8,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::receive::{Encoding, Version};
+use remote_write::{Encoding, Version};
 
 /// A file is closed at this size, or at this age.
 const MAX_BYTES: u64 = 64 << 20;

@@ -1,7 +1,7 @@
 //! Decodes `prometheus.WriteRequest`, the message of remote write 1.0.
 
-use crate::remote_write::series::{Label, Sample, TimeSeries};
-use crate::remote_write::wire::{Damaged, Fields, repeated};
+use crate::series::{Label, Sample, TimeSeries};
+use crate::wire::{Damaged, Fields, repeated};
 
 mod request {
     pub const TIMESERIES: u32 = 1;
@@ -108,8 +108,8 @@ mod tests {
     use prost::Message;
 
     use super::*;
-    use crate::remote_write::series::STALE_MARKER_BITS;
-    use crate::remote_write::series::tests::{Contents, contents};
+    use crate::series::STALE_MARKER_BITS;
+    use crate::series::tests::{Contents, contents};
 
     /// The request as prost reads it. Strings are declared as bytes and doubles as their bits: these are the
     /// same on the wire, and comparable without regard to UTF-8 and NaN.

@@ -6,8 +6,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::remote_write::series::{Label, Sample, TimeSeries};
-use crate::remote_write::wire::{Cursor, Damaged, Field, Fields, Value, repeated};
+use crate::series::{Label, Sample, TimeSeries};
+use crate::wire::{Cursor, Damaged, Field, Fields, Value, repeated};
 
 mod request {
     pub const SYMBOLS: u32 = 4;

@@ -1,6 +1,12 @@
-//! Reads the length that a compressed body declares, so that a body too large is refused early.
+//! Decompresses bodies of requests. The length that a body declares is read first, so that one that is too large is
+//! refused early.
 
-use crate::remote_write::wire::Cursor;
+use std::io::Read;
+
+use crate::wire::Cursor;
+
+/// The largest body after decompression.
+pub const MAX_DECODED: usize = 32 << 20;
 
 /// A varint of 32 bits.
 const MAX_HEADER_BYTES: usize = 5;
@@ -13,6 +19,45 @@ pub fn declared_length(snappy_block: &[u8]) -> Option<usize> {
     let header = snappy_block.get(..MAX_HEADER_BYTES).unwrap_or(snappy_block);
     let length = Cursor::new(header).varint().ok()?;
     usize::try_from(u32::try_from(length).ok()?).ok()
+}
+
+/// How a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    Snappy = 1,
+    Zstd = 2,
+}
+
+impl Encoding {
+    pub const fn of(number: u8) -> Option<Self> {
+        match number {
+            1 => Some(Self::Snappy),
+            2 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+
+    /// Decompresses a body. A body that would be too large is refused before it is decompressed.
+    pub fn decode(self, body: &[u8]) -> Result<Vec<u8>, String> {
+        let too_large = || format!("the body is larger than {MAX_DECODED} bytes");
+        match self {
+            Self::Snappy => {
+                let length = declared_length(body).ok_or("the body is not compressed with snappy")?;
+                if length > MAX_DECODED {
+                    return Err(too_large());
+                }
+                let decoded = snap::raw::Decoder::new().decompress_vec(body);
+                decoded.map_err(|error| format!("the body is not compressed with snappy: {error}"))
+            }
+            Self::Zstd => {
+                let wrong = |error: std::io::Error| format!("the body is not compressed with zstd: {error}");
+                let decoder = zstd::stream::read::Decoder::new(body).map_err(wrong)?;
+                let mut decoded = Vec::new();
+                decoder.take(MAX_DECODED as u64 + 1).read_to_end(&mut decoded).map_err(wrong)?;
+                if decoded.len() > MAX_DECODED { Err(too_large()) } else { Ok(decoded) }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

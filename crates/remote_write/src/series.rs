@@ -1,6 +1,6 @@
 //! What the series of both versions have in common.
 
-use crate::remote_write::wire::Damaged;
+use crate::wire::Damaged;
 
 /// The name and the value of a label. Both should be UTF-8, which is not checked.
 pub type Label<'a> = (&'a [u8], &'a [u8]);
