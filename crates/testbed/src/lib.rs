@@ -10,6 +10,7 @@ pub mod fake_node;
 pub mod hostile_model;
 pub mod http;
 pub mod slurm;
+pub mod small_disk;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -80,6 +81,7 @@ pub fn free_port() -> u16 {
 
 /// A server that is stopped, with its children, when this is dropped.
 pub struct Server {
+    command: Command,
     child: Child,
     pub port: u16,
     folder: tempfile::TempDir,
@@ -112,10 +114,22 @@ impl Server {
             .process_group(0)
             .spawn()
             .unwrap();
-        let program = PathBuf::from(command.get_program());
-        let mut server = Self { child, port, folder };
-        server.wait_until_it_answers(&program);
+        let mut server = Self { command, child, port, folder };
+        server.wait_until_it_answers();
         server
+    }
+
+    /// Kills it; it keeps its files.
+    pub fn kill(&mut self) {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        let _ = self.child.wait();
+    }
+
+    /// Starts it again after it was killed.
+    pub fn start_again(&mut self) {
+        self.child = self.command.spawn().unwrap();
+        self.wait_until_it_answers();
     }
 
     pub fn url(&self) -> String {
@@ -131,7 +145,8 @@ impl Server {
         self.child.id()
     }
 
-    fn wait_until_it_answers(&mut self, program: &Path) {
+    fn wait_until_it_answers(&mut self) {
+        let program = PathBuf::from(self.command.get_program());
         let begun = Instant::now();
         while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -145,9 +160,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        use rustix::process::{Pid, Signal, kill_process_group};
-        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
-        let _ = self.child.wait();
+        self.kill();
     }
 }
 

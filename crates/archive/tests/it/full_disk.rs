@@ -1,50 +1,9 @@
 //! A disk without room, for real: a small file system in memory.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
-
 use archive::{Error, WriterSettings};
+use testbed::small_disk::SmallDisk;
 
 use crate::{create, n_readings, rates, reading, source};
-
-/// A file system of a few megabytes, unmounted when dropped.
-struct SmallDisk {
-    folder: tempfile::TempDir,
-}
-
-impl SmallDisk {
-    fn mount(kilobytes: usize) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let size = format!("size={kilobytes}k");
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(folder.path()).output();
-        if mounted.is_ok_and(|output| output.status.success()) {
-            return Some(Self { folder });
-        }
-        testbed::skip("kernel: a tmpfs cannot be mounted here");
-        None
-    }
-
-    fn path(&self) -> &Path {
-        self.folder.path()
-    }
-
-    /// Takes all the room but `kilobytes`.
-    fn fill(&self, kilobytes: usize) -> PathBuf {
-        let (filler, spare) = (self.path().join("filler"), self.path().join("spare"));
-        std::fs::write(&spare, vec![1; kilobytes << 10]).unwrap();
-        let mut file = std::fs::File::create(&filler).unwrap();
-        while std::io::Write::write_all(&mut file, &[1; 4_096]).is_ok() {}
-        std::fs::remove_file(spare).unwrap();
-        filler
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
-    }
-}
 
 #[test]
 fn a_full_disk_stops_accepting_and_goes_on_when_there_is_room() {

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use axum::extract::{ConnectInfo, MatchedPath, Request, State};
-use axum::http::header::{AUTHORIZATION, COOKIE, HOST};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
+use axum::http::header::{ALLOW, AUTHORIZATION, COOKIE, HOST};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use lifecycle::{Role, Secret};
 use workload::{NodeName, Timestamp};
 
@@ -59,6 +59,27 @@ pub fn needed(method: &Method, path: &str) -> Option<Access> {
     ROUTES.iter().find(|(of, route, _)| *of == method && *route == path).map(|(_, _, access)| *access)
 }
 
+/// The methods of a route.
+fn methods(path: &str) -> String {
+    let of: Vec<&str> =
+        ROUTES.iter().filter(|(_, route, _)| *route == path).map(|(method, ..)| *method).collect();
+    of.join(", ")
+}
+
+/// A response to a method that the route does not have.
+fn method_not_allowed(methods: &str) -> Response {
+    let error = ApiError {
+        status: StatusCode::METHOD_NOT_ALLOWED,
+        code: "method_not_allowed",
+        message: format!("this route has only {methods}"),
+    };
+    let mut response = error.into_response();
+    if let Ok(methods) = HeaderValue::from_str(methods) {
+        response.headers_mut().insert(ALLOW, methods);
+    }
+    response
+}
+
 /// Who sent a request.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -86,7 +107,10 @@ pub async fn check(
     let path = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     let Some(path) = path else { return Ok(next.run(request).await) };
     let Some(needed) = needed(request.method(), &path) else {
-        return Err(ApiError::forbidden("nobody may use this route"));
+        return match methods(&path) {
+            methods if methods.is_empty() => Err(ApiError::forbidden("nobody may use this route")),
+            methods => Ok(method_not_allowed(&methods)),
+        };
     };
     let Access::Role(needed) = needed else { return Ok(next.run(request).await) };
     let address = limits::client(&request, &service.settings().login);

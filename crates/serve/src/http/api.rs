@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, Query, State};
+use axum::extract::{ConnectInfo, State};
 use axum::http::header::{CONTENT_TYPE, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
@@ -23,6 +23,7 @@ use workload::{JobId, Millis, NodeName, Timestamp};
 
 use super::access::{SESSION_COOKIE, session_secret};
 use super::error::{ApiError, ErrorBody};
+use super::extract::{JsonBody, Path, Query};
 use super::limits::too_many;
 use crate::live::{JobScore, NodeScores, NodeSummary, ThreadScore, score_byte};
 use crate::models;
@@ -142,7 +143,14 @@ pub struct ClusterState {
 #[into_params(parameter_in = Query)]
 pub struct ClusterQuery {
     /// `plane` returns one byte per thread, node by node, 100 is the threshold.
-    pub format: Option<String>,
+    pub format: Option<ClusterFormat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ClusterFormat {
+    Json,
+    Plane,
 }
 
 /// The state of the cluster, or the scores of all threads as bytes.
@@ -154,12 +162,8 @@ pub async fn cluster(
     Query(query): Query<ClusterQuery>,
 ) -> Result<Response, ApiError> {
     let live = service.scoring.live();
-    match query.format.as_deref() {
-        None | Some("json") => {}
-        Some("plane") => return Ok(plane(&live.nodes)),
-        Some(other) => {
-            return Err(ApiError::bad_request(format!("there is no format {other:?}; use json or plane")));
-        }
+    if query.format == Some(ClusterFormat::Plane) {
+        return Ok(plane(&live.nodes));
     }
     let open = service.store.open_events().await?;
     let missing = service.scoring.status().missing;
@@ -432,7 +436,7 @@ pub struct Login {
 pub async fn log_in(
     State(service): Shared,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    Json(login): Json<Login>,
+    JsonBody(login): JsonBody<Login>,
 ) -> Result<Response, ApiError> {
     if service.failures.is_empty(peer.ip(), Instant::now()) {
         return Ok(too_many("too many logins of this address failed; wait"));

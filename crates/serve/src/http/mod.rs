@@ -5,6 +5,7 @@ pub mod api;
 pub mod error;
 mod etag;
 mod event_schema;
+mod extract;
 pub mod limits;
 pub mod metrics;
 pub mod oidc;
@@ -31,6 +32,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tower_http::compression::CompressionLayer;
 use utoipa::OpenApi;
+use utoipa::openapi::{Content, Ref, ResponseBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
@@ -73,9 +75,27 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(oidc::end))
 }
 
+/// What every route may respond with.
+const COMMON_RESPONSES: [(&str, &str); 3] = [
+    ("400", "a parameter cannot be used"),
+    ("429", "too many requests or failed logins of this address"),
+    ("503", "the service is busy, or the metadata store does not respond"),
+];
+
 /// The OpenAPI document.
 pub fn openapi() -> String {
-    let document = documented().into_openapi();
+    let mut document = documented().into_openapi();
+    for item in document.paths.paths.values_mut() {
+        let operations = [&mut item.get, &mut item.post, &mut item.delete, &mut item.put];
+        for operation in operations.into_iter().flatten() {
+            for (status, description) in COMMON_RESPONSES {
+                let content = Content::new(Some(Ref::from_schema_name("ErrorBody")));
+                let response =
+                    ResponseBuilder::new().description(description).content("application/json", content).build();
+                operation.responses.responses.entry(status.to_owned()).or_insert_with(|| response.into());
+            }
+        }
+    }
     document.to_pretty_json().unwrap_or_default() + "\n"
 }
 

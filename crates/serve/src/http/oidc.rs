@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use axum::extract::{Query, State};
+use axum::extract::State;
 use axum::http::header::{COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -24,6 +24,7 @@ use workload::Timestamp;
 
 use super::api::{SESSION_LENGTH, session_cookie};
 use super::error::{ApiError, ErrorBody};
+use super::extract::Query;
 use crate::service::Service;
 use crate::settings::{OidcSettings, SettingsError};
 

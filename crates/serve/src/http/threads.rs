@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workload::{Cpu, JobId, Millis, NodeName, Timestamp};
 
 use super::api::time_of;
 use super::error::{ApiError, ErrorBody};
+use super::extract::{Path, Query};
 use crate::service::Service;
 use crate::traces::{Moment, NodeTraces, TraceError, TraceQuery, traces};
 

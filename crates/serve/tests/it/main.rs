@@ -6,7 +6,9 @@ mod access;
 mod agents;
 mod alerts;
 mod events;
+mod outages;
 mod remote_write;
+mod schema;
 mod servers;
 
 use std::net::SocketAddr;

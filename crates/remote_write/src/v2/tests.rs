@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use prost::Message;
 
 use super::*;
-use crate::remote_write::series::STALE_MARKER_BITS;
-use crate::remote_write::series::tests::{Contents, contents};
+use crate::series::STALE_MARKER_BITS;
+use crate::series::tests::{Contents, contents};
 
 /// The request as prost reads it. Strings are declared as bytes, doubles as their bits and references as
 /// 64-bit numbers: these are the same on the wire, and comparable without UTF-8, NaN and truncation.
