@@ -21,7 +21,9 @@ use workload::Stopped;
 fn main() -> ExitCode {
     memory::reuse_memory();
     let args = args::Args::parse();
-    start_logging(args.verbose);
+    // The log is what a service says; other commands say what they do by themselves.
+    let is_service = matches!(args.command, args::Command::Serve(_));
+    start_logging(args.verbose, is_service);
     match commands::run(args) {
         Ok(code) => code,
         Err(error) if output::is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -39,8 +41,12 @@ fn main() -> ExitCode {
     }
 }
 
-fn start_logging(verbose: bool) {
-    let level = if verbose { tracing::Level::DEBUG } else { tracing::Level::WARN };
+fn start_logging(verbose: bool, is_service: bool) {
+    let level = match (verbose, is_service) {
+        (true, _) => tracing::Level::DEBUG,
+        (false, true) => tracing::Level::INFO,
+        (false, false) => tracing::Level::WARN,
+    };
     tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)

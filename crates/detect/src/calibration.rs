@@ -219,7 +219,8 @@ impl Sources {
     fn values(&self, probabilities: &BTreeMap<Evidence, f64>) -> BTreeMap<Evidence, f64> {
         let value = |(evidence, probability): (&Evidence, &f64)| {
             let all: Vec<f64> = self.by_evidence.get(evidence)?.iter().flatten().copied().collect();
-            let value = TailFit::new(&all, evidence.prior_excess())?.threshold(*probability);
+            let value =
+                TailFit::new(&all, evidence.prior_excess())?.threshold(*probability) * evidence.margin();
             Some((*evidence, value.min(evidence.ceiling() + evidence.floor())))
         };
         let mut values: BTreeMap<Evidence, f64> = probabilities.iter().filter_map(value).collect();

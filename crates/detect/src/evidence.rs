@@ -146,6 +146,23 @@ impl Evidence {
         }
     }
 
+    /// What a threshold is multiplied by. Validation data does not contain every disturbance that is normal, such as a stall
+    /// of storage. Those are over soon, so brief evidence has to be stronger than the budget asks for.
+    pub const fn margin(self) -> f64 {
+        match self {
+            Self::Error
+            | Self::Excess
+            | Self::Thread
+            | Self::Peers
+            | Self::Job
+            | Self::Node
+            | Self::Cluster => 1.5,
+            // A logarithm.
+            Self::Combined => 1.2,
+            _ => 1.0,
+        }
+    }
+
     /// Added to its measurements, so that their logarithms do not separate nothing from next to nothing.
     pub const fn floor(self) -> f64 {
         match self {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::{json_of, stdout_of, tracewise};
 
 /// A random number from a small generator of our own, so that a failure can be repeated.
-fn next(state: &mut u64) -> u64 {
+pub fn next(state: &mut u64) -> u64 {
     *state ^= *state << 13;
     *state ^= *state >> 7;
     *state ^= *state << 17;

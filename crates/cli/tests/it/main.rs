@@ -12,6 +12,7 @@ mod power_loss;
 mod prometheus;
 mod s3;
 mod safety;
+mod serve;
 mod workflows;
 
 use std::collections::BTreeMap;

@@ -16,7 +16,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let found = axum::extract::Query::from_request_parts(parts, state).await;
-        found.map(|query| Self(query.0)).map_err(|error: QueryRejection| ApiError::bad_request(error.body_text()))
+        found
+            .map(|query| Self(query.0))
+            .map_err(|error: QueryRejection| ApiError::bad_request(error.body_text()))
     }
 }
 
@@ -29,7 +31,9 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, ApiError> {
         let found = axum::extract::Path::from_request_parts(parts, state).await;
-        found.map(|path| Self(path.0)).map_err(|error: PathRejection| ApiError::bad_request(error.body_text()))
+        found
+            .map(|path| Self(path.0))
+            .map_err(|error: PathRejection| ApiError::bad_request(error.body_text()))
     }
 }
 

@@ -90,8 +90,10 @@ pub fn openapi() -> String {
         for operation in operations.into_iter().flatten() {
             for (status, description) in COMMON_RESPONSES {
                 let content = Content::new(Some(Ref::from_schema_name("ErrorBody")));
-                let response =
-                    ResponseBuilder::new().description(description).content("application/json", content).build();
+                let response = ResponseBuilder::new()
+                    .description(description)
+                    .content("application/json", content)
+                    .build();
                 operation.responses.responses.entry(status.to_owned()).or_insert_with(|| response.into());
             }
         }

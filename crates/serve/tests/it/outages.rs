@@ -62,7 +62,11 @@ async fn samples_are_refused_while_the_disk_is_full_and_nothing_acknowledged_is_
     accepted.pop();
     let lost: Vec<&Timestamp> = accepted.iter().filter(|time| !stored.contains(time)).collect();
     assert!(lost.is_empty(), "{} of {} are lost: {lost:?}", lost.len(), accepted.len());
-    assert_eq!(stored.len(), stored.iter().collect::<std::collections::BTreeSet<_>>().len(), "none is doubled");
+    assert_eq!(
+        stored.len(),
+        stored.iter().collect::<std::collections::BTreeSet<_>>().len(),
+        "none is doubled"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -27,7 +27,16 @@ async fn schemathesis_finds_nothing() {
     command
         .current_dir(folder.path())
         .args(["run", &format!("http://{}/openapi.json", running.address), "--no-color"])
-        .args(["--seed", "1", "-n", "30", "--phases", "examples,coverage,fuzzing", "--request-timeout", "10"]);
+        .args([
+            "--seed",
+            "1",
+            "-n",
+            "30",
+            "--phases",
+            "examples,coverage,fuzzing",
+            "--request-timeout",
+            "10",
+        ]);
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
