@@ -264,6 +264,54 @@ mod tests {
         assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));
     }
 
+    /// The example as tables, one for each section.
+    fn reference() -> String {
+        let mut text = String::from(
+            "# Settings\n\nGenerated from `tracewise config example`; a test checks that it is current. A setting of \
+             `[a.b]` named `c` is the variable `TRACEWISE_A_B_C`.\n",
+        );
+        let mut comment = String::new();
+        for line in EXAMPLE.lines() {
+            // Tables that may be repeated are comments.
+            let line = line.strip_prefix('#').filter(|rest| !rest.starts_with(' ')).unwrap_or(line);
+            match line.strip_prefix("# ") {
+                Some(rest) if rest.contains(" = \"") => {
+                    let (name, example) = rest.split_once(" = ").unwrap();
+                    text += &format!("| `{name}` | not set (such as `{example}`) | {} |\n", comment.trim());
+                    comment.clear();
+                }
+                Some(rest) => comment += &format!("{rest} "),
+                None if line.starts_with('[') => {
+                    text += &format!(
+                        "\n## `{line}`\n\n{}\n\n| setting | default | meaning |\n|---|---|---|\n",
+                        comment.trim()
+                    );
+                    comment.clear();
+                }
+                None => {
+                    if let Some((name, default)) = line.split_once(" = ") {
+                        text += &format!("| `{name}` | `{default}` | {} |\n", comment.trim());
+                        comment.clear();
+                    }
+                }
+            }
+        }
+        text.replace("\n\n\n", "\n")
+    }
+
+    #[test]
+    fn the_reference_in_the_repository_is_current() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
+        let current = reference();
+        if std::fs::read_to_string(path).unwrap_or_default() != current {
+            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
+                std::fs::write(path, current).unwrap();
+            } else {
+                panic!("docs/settings.md is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
+            }
+        }
+    }
+
     #[test]
     fn a_misspelt_key_is_rejected() {
         assert!(toml::from_str::<Config>("[archive]\nadress = 'x'\n").is_err());

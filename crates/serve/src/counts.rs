@@ -171,7 +171,7 @@ impl Counts {
                 |told| told.n_waiting as f64,
             ),
         ];
-        for (name, kind, help, number) in families.into_iter().filter(|_| !told.is_empty()) {
+        for (name, kind, help, number) in families {
             sink.family(Family { name, kind, help });
             for (receiver, told) in &*told {
                 sink.sample(&[("receiver", receiver)], number(told), None);

@@ -33,14 +33,14 @@ const TICK: Duration = Duration::from_millis(200);
 /// What scoring shares with the rest of the service.
 #[derive(Default)]
 pub struct Shared {
-    live: Mutex<Live>,
+    live: Mutex<Arc<Live>>,
     status: Mutex<BufferStatus>,
     model: Mutex<Option<Model>>,
 }
 
 impl Shared {
-    /// A copy of the state of the cluster.
-    pub fn live(&self) -> Live {
+    /// The state of the cluster.
+    pub fn live(&self) -> Arc<Live> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -290,7 +290,8 @@ impl Scorer {
             let scores: Vec<f64> = findings.iter().map(score).collect();
             let changes = monitor.decide(&batch, findings.clone());
             let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-            live.update(&batch, length, &findings, &scores, monitor.strengths());
+            // Copied only if a request is being answered from it.
+            Arc::make_mut(&mut live).update(&batch, length, &findings, &scores, monitor.strengths());
             drop(live);
             for change in changes {
                 if matches!(change, EventChange::Opened(_)) {

@@ -142,3 +142,46 @@ fn expose_events(open: &[RecordedEvent], cluster: &str, sink: &mut impl Sink) {
         sink.sample(&labels, event.strength, None);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counts::Counts;
+
+    /// Keeps which families there are.
+    #[derive(Default)]
+    struct Families(Vec<(String, Kind, String)>);
+
+    impl Sink for Families {
+        fn family(&mut self, family: Family<'_>) {
+            self.0.push((family.name.to_owned(), family.kind, family.help.to_owned()));
+        }
+
+        fn sample(&mut self, _: &[(&str, &str)], _: f64, _: Option<workload::Timestamp>) {}
+    }
+
+    /// All metrics, as rows of a table.
+    pub fn table() -> String {
+        let mut families = Families::default();
+        Counts::default().expose(&mut families);
+        expose_memory(&mut families);
+        let settings = ServeSettings::default();
+        Scores { settings: &settings, version: "" }.expose(&Live::default(), &mut families);
+        expose_events(&[], "", &mut families);
+        families.0.sort_by(|a, b| a.0.cmp(&b.0));
+        let row = |(name, kind, help): &(String, Kind, String)| {
+            let kind = match kind {
+                Kind::Counter => "counter",
+                Kind::Gauge => "gauge",
+                Kind::Info => "info",
+            };
+            format!("| `{name}` | {kind} | {help} |\n")
+        };
+        families.0.iter().map(row).collect()
+    }
+
+    #[test]
+    fn the_reference_in_the_repository_is_current() {
+        crate::http::tests::check_document("serve-reference.md", &crate::http::tests::reference(&table()));
+    }
+}

@@ -202,7 +202,7 @@ where
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::access::{Access, ROUTES, needed};
     use super::*;
 
@@ -241,14 +241,53 @@ mod tests {
 
     #[test]
     fn the_document_in_the_repository_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
-        let current = openapi();
-        if std::fs::read_to_string(path).unwrap_or_default() != current {
+        check_document("openapi.json", &openapi());
+    }
+
+    /// Compares a file in `docs` with what it should be, or writes it.
+    pub fn check_document(name: &str, current: &str) {
+        let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        if std::fs::read_to_string(&path).unwrap_or_default() != current {
             if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
                 std::fs::write(path, current).unwrap();
             } else {
-                panic!("docs/openapi.json is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
+                panic!("docs/{name} is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
             }
         }
+    }
+
+    /// The reference of routes and metrics.
+    pub fn reference(metrics: &str) -> String {
+        let document = documented().into_openapi();
+        let mut routes = String::new();
+        for (method, path, access) in ROUTES {
+            let item = document.paths.paths.get(path);
+            let operation = item.and_then(|item| match method {
+                "GET" => item.get.as_ref(),
+                "POST" => item.post.as_ref(),
+                _ => item.delete.as_ref(),
+            });
+            let summary = match (operation.and_then(|operation| operation.summary.clone()), path) {
+                (Some(summary), _) => summary,
+                (None, "/") => "The status page.".into(),
+                (None, WRITE) => "Takes samples by remote write 1.0 or 2.0.".into(),
+                (None, "/healthz") => "Whether the process responds.".into(),
+                (None, "/readyz") => "Whether the metadata store responds, too.".into(),
+                (None, "/metrics") => "Metrics for Prometheus.".into(),
+                (None, "/openapi.json") => "The OpenAPI document.".into(),
+                (None, other) => panic!("{other} has no description"),
+            };
+            let role = match access {
+                Access::Public => "everybody".to_owned(),
+                Access::Role(role) => role.to_string(),
+            };
+            routes += &format!("| `{method} {path}` | {role} | {summary} |\n");
+        }
+        format!(
+            "# Reference of the service\n\nGenerated from the code; a test checks that it is current. Settings: \
+             [settings.md](settings.md). API: [openapi.json](openapi.json).\n\n## Routes\n\n| route | role | content |\n\
+             |---|---|---|\n{routes}\n## Metrics\n\nThose of `/metrics`, which are also sent by remote write.\n\n\
+             | metric | type | meaning |\n|---|---|---|\n{metrics}"
+        )
     }
 }

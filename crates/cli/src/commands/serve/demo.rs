@@ -13,7 +13,7 @@ use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorConfig;
 use workload::{Control, Millis, Set, Stop, Timestamp};
 
-use super::{runtime, until_stopped, url};
+use super::{Signals, runtime, until_stopped, url};
 use crate::args::DemoArgs;
 use crate::commands::detect::events::{headline, print_event};
 use crate::output::{eprint_note, print};
@@ -50,6 +50,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
     let now = Timestamp::from(SystemTime::now()).floor(Millis::SECOND);
     let live = cluster(args, now, FIRST_LIVE_JOB);
     runtime()?.block_on(async {
+        let signals = Signals::new()?;
         let simulation = Simulation { settings: live, speed: args.speed };
         let running = ::serve::start(settings.clone(), detector, Some(simulation)).await?;
         let url = url(&running);
@@ -63,7 +64,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         let stop = Stop::default();
         let history = history(args, now, stop.clone());
         let printing = tokio::spawn(print_events(running.service.clone()));
-        let finished = until_stopped(running, || Ok(settings.clone())).await;
+        let finished = until_stopped(running, signals, || Ok(settings.clone())).await;
         printing.abort();
         stop.now();
         let _ = history.await;

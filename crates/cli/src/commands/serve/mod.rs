@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use ::serve::{Running, ServeSettings, Supervisor};
 use anyhow::Context;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::ServeArgs;
 use crate::config::Config;
@@ -20,10 +20,11 @@ const N_REQUEST_THREADS: usize = 2;
 pub fn run(args: &ServeArgs, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = Config::load(file)?;
     runtime()?.block_on(async {
+        let signals = Signals::new()?;
         let running = ::serve::start(settings(args, &config), config.detector, None).await?;
         let cluster = running.service.settings().cluster.clone();
         print(&format!("Tracewise serves {cluster} at {}", url(&running)))?;
-        until_stopped(running, || Ok(settings(args, &Config::load(file)?))).await
+        until_stopped(running, signals, || Ok(settings(args, &Config::load(file)?))).await
     })
 }
 
@@ -55,22 +56,37 @@ fn url(running: &Running) -> String {
     format!("{scheme}://{}/", running.address)
 }
 
+/// The signals that the service obeys. They are taken before it says that it runs.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    fn new() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Runs until SIGINT or SIGTERM. SIGHUP reads the settings again.
 async fn until_stopped(
     running: Running,
+    mut signals: Signals,
     settings: impl Fn() -> anyhow::Result<ServeSettings>,
 ) -> anyhow::Result<ExitCode> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut hang_up = signal(SignalKind::hangup())?;
     let supervisor = Supervisor::from_environment();
     let ready = || supervisor.ready(&format!("listening on {}", running.address));
     ready();
     loop {
         tokio::select! {
-            _ = interrupt.recv() => break,
-            _ = terminate.recv() => break,
-            _ = hang_up.recv() => {
+            _ = signals.interrupt.recv() => break,
+            _ = signals.terminate.recv() => break,
+            _ = signals.hang_up.recv() => {
                 supervisor.reloading();
                 match settings().and_then(|settings| Ok(running.reload(settings)?)) {
                     Ok(lines) if lines.is_empty() => tracing::info!("the settings have not changed"),
