@@ -10,6 +10,7 @@ use workload::Timestamp;
 
 use crate::counts::add;
 use crate::http::metrics;
+use crate::peer;
 use crate::service::Service;
 use crate::settings::{ExportSettings, SettingsError};
 
@@ -21,16 +22,7 @@ pub fn address(settings: &ExportSettings) -> Result<Option<Url>, SettingsError> 
     if settings.remote_write.is_empty() {
         return Ok(None);
     }
-    let wrong = |reason| SettingsError::Server { url: settings.remote_write.clone(), reason };
-    let url = Url::parse(&settings.remote_write)
-        .map_err(|_| wrong("write it like http://prometheus:9090/api/v1/write"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() || !url.username().is_empty() {
-        return Err(wrong("write it like http://prometheus:9090/api/v1/write, without a user"));
-    }
-    if settings.token_file.is_some() && !net::is_confidential(&url) {
-        return Err(wrong("a token is sent only with https"));
-    }
-    Ok(Some(url))
+    peer::address(&settings.remote_write, settings.token_file.as_ref()).map(Some)
 }
 
 /// Sends until the service stops, to where the settings say at that time.

@@ -11,6 +11,7 @@ mod input;
 mod live;
 mod models;
 mod notify;
+mod peer;
 mod recorder;
 mod reload;
 pub mod remote_write;

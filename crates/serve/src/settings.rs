@@ -354,10 +354,8 @@ pub enum SettingsError {
     Cluster,
     #[error("{target:?} is not the address of an agent; write it like n001:9742 or https://n001:9742")]
     Target { target: String },
-    #[error("{url:?} is not the address of a server: {reason}")]
+    #[error("{url:?} cannot be used: {reason}")]
     Server { url: String, reason: &'static str },
-    #[error("{url:?} is not the address of a receiver of alerts: {reason}")]
-    Receiver { url: String, reason: &'static str },
     #[error("{name} must be between {from} and {to}")]
     Range { name: &'static str, from: &'static str, to: &'static str },
     #[error("login.{0}")]

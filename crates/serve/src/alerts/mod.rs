@@ -6,7 +6,6 @@
 mod alertmanager;
 mod webhook;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,6 +16,7 @@ use url::Url;
 use workload::Timestamp;
 
 use crate::counts::{Counts, Told};
+use crate::peer::{self, SecretError, read_secret};
 use crate::settings::{AlertSettings, ReceiverKind, ReceiverSettings, ServeSettings, SettingsError};
 use crate::tasks::Tasks;
 
@@ -34,8 +34,8 @@ enum AlertError {
     Request(String),
     #[error("it responds with {0}")]
     Status(StatusCode),
-    #[error("{path}: {reason}")]
-    File { path: String, reason: String },
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -89,20 +89,15 @@ impl Alerts {
     }
 }
 
-/// The address of a receiver. Credentials are sent only encrypted, or to this machine.
+/// The address of a receiver.
 pub fn address(receiver: &ReceiverSettings) -> Result<Url, SettingsError> {
-    let wrong = |reason: &'static str| SettingsError::Receiver { url: receiver.url.clone(), reason };
-    let url = Url::parse(&receiver.url).map_err(|_| wrong("write it like http://host:9093"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() || !url.username().is_empty() {
-        return Err(wrong("write it like http://host:9093, without a user"));
-    }
-    if receiver.token_file.is_some() && !net::is_confidential(&url) {
-        return Err(wrong("a token is sent only with https"));
-    }
     if receiver.secret_file.is_some() && receiver.kind != ReceiverKind::Webhook {
-        return Err(wrong("secret_file is for webhooks"));
+        return Err(SettingsError::Server {
+            url: receiver.url.clone(),
+            reason: "secret_file is for webhooks",
+        });
     }
-    Ok(url)
+    peer::address(&receiver.url, receiver.token_file.as_ref())
 }
 
 /// Tells one receiver.
@@ -211,8 +206,7 @@ impl Outbox {
             alertmanager::alert(event, cluster, settings.external_url.as_deref(), now, keep)
         };
         let body: Vec<serde_json::Value> = events.iter().map(alert).collect();
-        let mut url = self.url.clone();
-        url.set_path(&format!("{}/api/v2/alerts", url.path().trim_end_matches('/')));
+        let url = peer::below(self.url.clone(), "/api/v2/alerts");
         self.post(self.client.post(url).json(&body)).await
     }
 
@@ -226,15 +220,5 @@ impl Outbox {
             status if status.is_success() => Ok(()),
             status => Err(AlertError::Status(status)),
         }
-    }
-}
-
-/// A secret in a file. It is read every time, so that it can be replaced.
-fn read_secret(path: &Path) -> Result<String, AlertError> {
-    let failed = |reason: String| AlertError::File { path: path.display().to_string(), reason };
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    match text.trim() {
-        "" => Err(failed("it is empty".into())),
-        secret => Ok(secret.to_owned()),
     }
 }

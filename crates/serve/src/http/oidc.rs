@@ -25,6 +25,7 @@ use workload::Timestamp;
 use super::api::{SESSION_LENGTH, session_cookie};
 use super::error::{ApiError, ErrorBody};
 use super::extract::Query;
+use crate::peer::read_secret;
 use crate::service::Service;
 use crate::settings::{OidcSettings, SettingsError};
 
@@ -289,8 +290,10 @@ pub async fn end(
     }
     let begun = service.logins.take(&state).ok_or_else(|| refused("the login took too long; try again"))?;
     let (_, token_endpoint) = endpoints(&settings).await?;
-    let secret = std::fs::read_to_string(&settings.client_secret_file)
-        .map_err(|error| failed(format!("the secret for the login provider: {error}")))?;
+    let secret = read_secret(&settings.client_secret_file).map_err(|error| {
+        tracing::error!("login: {error}");
+        failed("the secret for the login provider cannot be read")
+    })?;
     let request = TokenRequest {
         grant_type: "authorization_code",
         code: &code,
@@ -298,8 +301,7 @@ pub async fn end(
         code_verifier: &begun.verifier,
         client_id: &settings.client_id,
     };
-    let request =
-        client()?.post(token_endpoint).basic_auth(&settings.client_id, Some(secret.trim())).form(&request);
+    let request = client()?.post(token_endpoint).basic_auth(&settings.client_id, Some(secret)).form(&request);
     let answer: TokenAnswer = json(request, "the login provider").await?;
     let claims =
         Claims::of(&answer.id_token).ok_or_else(|| failed("the login provider sent no valid token"))?;

@@ -4,7 +4,6 @@
 //! ignored, and what was late the first time is not lost.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,6 +17,7 @@ use workload::{Millis, NodeName, Timestamp, metric};
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
 use crate::ingest::{Ingest, NotTaken, by_source};
+use crate::peer::{self, SecretError, read_secret};
 use crate::remote_write::assemble::{Assembled, Assembler};
 use crate::remote_write::meaning::NODE_EXPORTER_METRIC;
 use crate::settings::{PollSettings, ServeSettings, SettingsError};
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST: Millis = Millis(60_000);
 /// How far a query goes back beyond the last one.
 const OVERLAP: Millis = Millis(40_000);
-/// How far back the first query goes, if the archive does not end later.
+/// How far back the first query goes, if the archive ends long before.
 const FIRST: Millis = Millis(300_000);
 /// What was not read for this long is not read any more.
 const MAX_GAP: Millis = Millis::HOUR;
@@ -46,25 +46,15 @@ enum PollError {
     TooLarge,
     #[error("it does not respond like a Prometheus: {0}")]
     Format(String),
-    #[error("{0}")]
-    Token(String),
+    #[error(transparent)]
+    Token(#[from] SecretError),
     #[error(transparent)]
     NotTaken(#[from] NotTaken),
 }
 
 /// The address of the query API of a server.
 pub fn address(server: &PollSettings) -> Result<Url, SettingsError> {
-    let wrong = |reason| SettingsError::Server { url: server.url.clone(), reason };
-    let mut url = Url::parse(&server.url).map_err(|_| wrong("write it like http://prometheus:9090"))?;
-    if !matches!(url.scheme(), "http" | "https") || !url.has_host() || !url.username().is_empty() {
-        return Err(wrong("write it like http://prometheus:9090, without a user"));
-    }
-    if server.token_file.is_some() && !net::is_confidential(&url) {
-        return Err(wrong("a token is sent only with https"));
-    }
-    let path = format!("{}/api/v1/query", url.path().trim_end_matches('/'));
-    url.set_path(&path);
-    Ok(url)
+    Ok(peer::below(peer::address(&server.url, server.token_file.as_ref())?, "/api/v1/query"))
 }
 
 /// Reads all servers of the settings.
@@ -148,12 +138,8 @@ impl Reader {
     /// Reads what is new, and returns whether there is more.
     async fn poll(&mut self) -> Result<bool, PollError> {
         let now = Timestamp::from(SystemTime::now());
-        let first = self.archived.unwrap_or(Timestamp::MIN).max(now - FIRST);
-        let first = if self.archived.is_some_and(|last| last > now - MAX_GAP) {
-            self.archived.unwrap_or(first)
-        } else {
-            first
-        };
+        let archived = self.archived.filter(|last| *last > now - MAX_GAP);
+        let first = archived.unwrap_or(now - FIRST);
         let from = self.next.unwrap_or(first).max(now - MAX_GAP);
         let to = now.min(from + LONGEST);
         if to <= from {
@@ -179,7 +165,7 @@ impl Reader {
         let url = address(&self.server).map_err(|error| PollError::Request(error.to_string()))?;
         let mut request = self.client.get(url).query(&[("query", &query), ("time", &time)]);
         if let Some(path) = &self.server.token_file {
-            request = request.bearer_auth(token(path)?);
+            request = request.bearer_auth(read_secret(path)?);
         }
         let cause = |error: reqwest::Error| PollError::Request(net::root_cause(&error).to_string());
         let mut response = request.send().await.map_err(cause)?;
@@ -223,12 +209,6 @@ impl Reader {
         }
         Ok(())
     }
-}
-
-fn token(path: &Path) -> Result<String, PollError> {
-    let text = std::fs::read_to_string(path);
-    let text = text.map_err(|error| PollError::Token(format!("{}: {error}", path.display())))?;
-    Ok(text.trim().to_owned())
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,0 +1,68 @@
+//! Servers that the service talks to: their addresses and the secrets for them.
+
+use std::path::{Path, PathBuf};
+
+use url::Url;
+
+use crate::settings::SettingsError;
+
+/// The address of a server. A token for it is sent only encrypted, or on this machine.
+pub fn address(text: &str, token_file: Option<&PathBuf>) -> Result<Url, SettingsError> {
+    let wrong = |reason| SettingsError::Server { url: text.to_owned(), reason };
+    let url = Url::parse(text).map_err(|_| wrong("write it like http://host:9090"))?;
+    if !matches!(url.scheme(), "http" | "https") || !url.has_host() || !url.username().is_empty() {
+        return Err(wrong("write it like http://host:9090, without a user"));
+    }
+    if token_file.is_some() && !net::is_confidential(&url) {
+        return Err(wrong("a token is sent only with https"));
+    }
+    Ok(url)
+}
+
+/// The same address with a path below its own.
+pub fn below(mut url: Url, path: &str) -> Url {
+    let path = format!("{}{path}", url.path().trim_end_matches('/'));
+    url.set_path(&path);
+    url
+}
+
+/// A file with a secret cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{path}: {reason}")]
+pub struct SecretError {
+    path: String,
+    reason: String,
+}
+
+/// A secret in a file. It is read every time it is needed, so that it can be replaced.
+pub fn read_secret(path: &Path) -> Result<String, SecretError> {
+    let failed = |reason: String| SecretError { path: path.display().to_string(), reason };
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    match text.trim() {
+        "" => Err(failed("it is empty".into())),
+        secret => Ok(secret.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_sent_only_encrypted_or_on_this_machine() {
+        let token = PathBuf::from("token");
+        for (text, token_file, is_valid) in [
+            ("http://prometheus:9090", None, true),
+            ("http://prometheus:9090", Some(&token), false),
+            ("https://prometheus:9090", Some(&token), true),
+            ("http://127.0.0.1:9090", Some(&token), true),
+            ("http://user:password@prometheus:9090", None, false),
+            ("file:///etc/passwd", None, false),
+            ("prometheus", None, false),
+        ] {
+            assert_eq!(address(text, token_file).is_ok(), is_valid, "{text}");
+        }
+        let url = address("http://host/prefix/", None).unwrap();
+        assert_eq!(below(url, "/api/v1/query").as_str(), "http://host/prefix/api/v1/query");
+    }
+}
