@@ -176,7 +176,8 @@ struct Window {
     job: usize,
 }
 
-/// Mean over folds of the AUC; each fold is scored by trees that were trained on the jobs of the others.
+/// Mean over folds of the AUC; each fold is scored by trees that were trained on the jobs of the others. `None` if there
+/// are too few windows for that.
 fn cross_validated_auc(
     real: &[Window],
     others: &[Window],
@@ -186,6 +187,14 @@ fn cross_validated_auc(
     let all = || real.iter().chain(others);
     let is_other: Vec<bool> = (0..real.len() + others.len()).map(|index| index >= real.len()).collect();
     let folds: Vec<usize> = all().map(|window| window.job % n_folds).collect();
+    let has_both = |fold: usize| {
+        let outside =
+            || folds.iter().zip(&is_other).filter(move |(of, _)| **of != fold).map(|(_, other)| *other);
+        outside().any(|other| other) && outside().any(|other| !other)
+    };
+    if !(0..n_folds).all(has_both) {
+        return Ok(None);
+    }
     let values: Vec<f32> = all().flat_map(|window| window.features.iter().copied()).collect();
     let points = Matrix::new(values, real[0].features.len());
     let scores = two_sample_scores(&points, &is_other, &folds, seed, &Stop::default())?;
