@@ -146,7 +146,7 @@ impl Evidence {
         }
     }
 
-    /// What a threshold is multiplied by. Validation data does not contain every disturbance that is normal, such as a stall
+    /// The factor on thresholds. Validation data does not contain every disturbance that is normal, such as a stall
     /// of storage. Those are over soon, so brief evidence has to be stronger than the budget asks for.
     pub const fn margin(self) -> f64 {
         match self {

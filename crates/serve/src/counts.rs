@@ -81,7 +81,7 @@ impl Stage {
     }
 }
 
-/// What a receiver of alerts was told.
+/// Deliveries to a receiver of alerts.
 #[derive(Debug, Clone, Default)]
 pub struct Told {
     pub n_sent: u64,
@@ -136,7 +136,7 @@ impl Counts {
         *spent = (spent.0 + time, spent.1 + 1);
     }
 
-    /// Notes what a receiver of alerts was told.
+    /// Updates the counts of a receiver of alerts.
     pub fn tell(&self, receiver: &str, change: impl FnOnce(&mut Told)) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         change(told.entry(receiver.to_owned()).or_default());

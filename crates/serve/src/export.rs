@@ -86,7 +86,7 @@ async fn send(service: &Service, export: &ExportSettings, url: Url) {
                         tracing::warn!("{}: {failure}", sender.address());
                     }
                     is_failing = true;
-                    // What is refused for good is not sent again.
+                    // A batch that the server refuses is dropped.
                     if failure.is_passing() {
                         break;
                     }

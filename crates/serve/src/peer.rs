@@ -1,7 +1,9 @@
 //! Servers that the service talks to: their addresses and the secrets for them.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use reqwest::redirect::Policy;
 use url::Url;
 
 use crate::settings::SettingsError;
@@ -17,6 +19,12 @@ pub fn address(text: &str, token_file: Option<&PathBuf>) -> Result<Url, Settings
         return Err(wrong("a token is sent only with https"));
     }
     Ok(url)
+}
+
+/// A client for requests that take at most `timeout`. It follows no redirects: nobody configured where they lead.
+pub fn client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    net::install_tls_provider();
+    reqwest::Client::builder().timeout(timeout).redirect(Policy::none()).build()
 }
 
 /// The same address with a path below its own.

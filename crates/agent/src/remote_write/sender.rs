@@ -14,7 +14,7 @@ use super::batch::{Batch, Version};
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a response is read.
 const RESPONSE_BYTES: usize = 4096;
-/// How much of what a server says is logged.
+/// The characters of a server's response that are logged.
 const LOGGED_CHARACTERS: usize = 200;
 /// The response of a server that supports version 2 has this header.
 const WRITTEN: &str = "x-prometheus-remote-write-samples-written";

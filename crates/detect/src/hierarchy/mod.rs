@@ -218,7 +218,7 @@ impl Detector for Hierarchy {
         for window in windows {
             let finding = &findings[*window];
             let level = finding.level.unwrap_or(Level::Thread);
-            // What is unusual in several ways is explained by the most unusual of them.
+            // The combined level is explained by its least likely part.
             let explained = match level {
                 Level::Combined => self.levels.least_likely_of_combined(&finding.distances),
                 _ => level,

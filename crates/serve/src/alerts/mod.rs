@@ -112,10 +112,8 @@ struct Outbox {
 
 impl Outbox {
     fn new(alerts: Alerts, receiver: ReceiverSettings) -> Result<Self, String> {
-        net::install_tls_provider();
         let url = address(&receiver).map_err(|error| error.to_string())?;
-        let client = Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-        let client = client.build().map_err(|error| error.to_string())?;
+        let client = peer::client(TIMEOUT).map_err(|error| error.to_string())?;
         let name = format!("{} {}", receiver.kind.name(), receiver.url);
         Ok(Self { alerts, receiver, url, client, name })
     }

@@ -217,12 +217,17 @@ fn bearer(headers: &HeaderMap) -> Option<Secret> {
     scheme.eq_ignore_ascii_case("bearer").then(|| Secret::parse(secret.trim()))?
 }
 
-/// The secret of a session in the cookies of a request.
-pub fn session_secret(headers: &HeaderMap) -> Option<Secret> {
+/// The value of a cookie of a request.
+pub fn cookie<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs =
         cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == SESSION_COOKIE).and_then(|(_, value)| Secret::parse(value))
+    pairs.find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// The secret of a session in the cookies of a request.
+pub fn session_secret(headers: &HeaderMap) -> Option<Secret> {
+    cookie(headers, SESSION_COOKIE).and_then(Secret::parse)
 }
 
 /// Whether a request comes from a page of another site.

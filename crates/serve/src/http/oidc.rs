@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use axum::extract::State;
-use axum::http::header::{COOKIE, LOCATION, SET_COOKIE};
+use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
@@ -22,10 +22,11 @@ use url::Url;
 use utoipa::IntoParams;
 use workload::Timestamp;
 
+use super::access;
 use super::api::{SESSION_LENGTH, session_cookie};
 use super::error::{ApiError, ErrorBody};
 use super::extract::Query;
-use crate::peer::read_secret;
+use crate::peer::{self, read_secret};
 use crate::service::Service;
 use crate::settings::{OidcSettings, SettingsError};
 
@@ -168,9 +169,7 @@ fn failed(what: impl Into<String>) -> ApiError {
 }
 
 fn client() -> Result<reqwest::Client, ApiError> {
-    net::install_tls_provider();
-    let client = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-    client.build().map_err(|error| failed(error.to_string()))
+    peer::client(TIMEOUT).map_err(|error| failed(error.to_string()))
 }
 
 async fn json<T: serde::de::DeserializeOwned>(
@@ -285,7 +284,7 @@ pub async fn end(
     let (Some(code), Some(state)) = (query.code, query.state) else {
         return Err(refused("the provider sent no code"));
     };
-    if cookie(&headers).as_deref() != Some(&*state) {
+    if access::cookie(&headers, LOGIN_COOKIE) != Some(&*state) {
         return Err(refused("the login was begun by another browser"));
     }
     let begun = service.logins.take(&state).ok_or_else(|| refused("the login took too long; try again"))?;
@@ -318,12 +317,6 @@ pub async fn end(
         login_cookie("", 0, service.is_tls),
     ];
     Ok(redirect("/", &cookies))
-}
-
-fn cookie(headers: &HeaderMap) -> Option<String> {
-    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
-    let mut pairs = cookies.flat_map(|all| all.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    pairs.find(|(name, _)| *name == LOGIN_COOKIE).map(|(_, value)| value.to_owned())
 }
 
 #[cfg(test)]

@@ -69,9 +69,7 @@ pub struct Poll {
 impl Poll {
     /// Reads until `stop` changes.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) -> Result<(), ServeError> {
-        net::install_tls_provider();
-        let client = Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-        let client = client.build().map_err(|error| ServeError::Client(error.to_string()))?;
+        let client = peer::client(TIMEOUT).map_err(|error| ServeError::Client(error.to_string()))?;
         let mut readers = Tasks::new();
         loop {
             let wanted = self.settings.borrow_and_update().prometheus.clone();

@@ -17,6 +17,7 @@ use super::targets::discover;
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
 use crate::ingest::{Ingest, NotTaken, by_source};
+use crate::peer;
 use crate::settings::ServeSettings;
 use crate::tasks::Tasks;
 
@@ -71,9 +72,7 @@ impl Pull {
         ingest: Ingest,
         counts: Arc<Counts>,
     ) -> Result<Self, ServeError> {
-        net::install_tls_provider();
-        let client = reqwest::Client::builder().timeout(TIMEOUT).redirect(reqwest::redirect::Policy::none());
-        let client = client.build().map_err(|error| ServeError::Client(error.to_string()))?;
+        let client = peer::client(TIMEOUT).map_err(|error| ServeError::Client(error.to_string()))?;
         let positions = Arc::new(Positions::read(data.join(POSITIONS), archived));
         Ok(Self { settings, client, ingest, counts, positions })
     }
