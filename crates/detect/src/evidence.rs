@@ -147,7 +147,7 @@ impl Evidence {
     }
 
     /// The factor on thresholds. Validation data does not contain every disturbance that is normal, such as a stall
-    /// of storage. Those are over soon, so brief evidence has to be stronger than the budget asks for.
+    /// of storage. Those are over soon, so brief evidence has to be much stronger than the budget asks for.
     pub const fn margin(self) -> f64 {
         match self {
             Self::Error
@@ -156,7 +156,7 @@ impl Evidence {
             | Self::Peers
             | Self::Job
             | Self::Node
-            | Self::Cluster => 1.5,
+            | Self::Cluster => 3.0,
             // A logarithm.
             Self::Combined => 1.2,
             _ => 1.0,

@@ -17,7 +17,7 @@ const NODE_QUORUM: Quorum = Quorum { n_jobs: 3, fraction: 0.6, n_nodes: 1 };
 const CLUSTER_QUORUM: Quorum = Quorum { n_jobs: 5, fraction: 0.3, n_nodes: 2 };
 
 /// Deviations that begin within this part of a window of each other begin at the same time.
-const SAME_ONSET: i64 = 4;
+const SAME_ONSET: i64 = 2;
 
 /// How many jobs make an event of what they have in common.
 struct Quorum {
