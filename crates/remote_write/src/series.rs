@@ -1,5 +1,7 @@
 //! What the series of both versions have in common.
 
+use std::hash::Hasher;
+
 use crate::wire::Damaged;
 
 /// The name and the value of a label. Both should be UTF-8, which is not checked.
@@ -31,6 +33,12 @@ pub trait TimeSeries<'a> {
     /// The labels in the order in which they were sent.
     fn labels(&self) -> impl Iterator<Item = Result<Label<'a>, Damaged>>;
 
+    /// Hashes the labels: series with the same hash have the same labels, unless the hasher collides. A sender that
+    /// encodes the same labels in another way may get another hash.
+    fn hash_labels(&self, hasher: &mut impl Hasher) -> Result<(), Damaged> {
+        hash_each(self.labels(), hasher)
+    }
+
     /// The samples in the order in which they were sent.
     fn samples(&self) -> impl Iterator<Item = Result<Sample, Damaged>>;
 
@@ -42,6 +50,21 @@ pub trait TimeSeries<'a> {
 
     /// The number of exemplars, whose contents are not read.
     fn n_exemplars(&self) -> usize;
+}
+
+/// Hashes labels one after another, with their lengths.
+pub(crate) fn hash_each<'a>(
+    labels: impl Iterator<Item = Result<Label<'a>, Damaged>>,
+    hasher: &mut impl Hasher,
+) -> Result<(), Damaged> {
+    for label in labels {
+        let (name, value) = label?;
+        hasher.write_usize(name.len());
+        hasher.write(name);
+        hasher.write_usize(value.len());
+        hasher.write(value);
+    }
+    Ok(())
 }
 
 #[cfg(test)]

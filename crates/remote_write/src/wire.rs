@@ -199,6 +199,11 @@ impl<'a> Fields<'a> {
     pub const fn new(message: &'a [u8]) -> Self {
         Self { cursor: Cursor::new(message) }
     }
+
+    /// How many bytes have not been read yet.
+    pub const fn n_left(&self) -> usize {
+        self.cursor.rest.len()
+    }
 }
 
 impl<'a> Iterator for Fields<'a> {

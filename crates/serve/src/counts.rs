@@ -34,7 +34,7 @@ impl Input {
 /// Why something that was received is not used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ignored {
-    /// A reading of a node that another input delivers.
+    /// A reading of a node that another input, agent or server delivers.
     OtherInput,
     /// A reading that was received before.
     Duplicate,
@@ -103,6 +103,8 @@ pub struct Counts {
     pub scored_windows: AtomicU64,
     pub skipped_batches: AtomicU64,
     pub stride_millis: AtomicU64,
+    /// From the end of the last scored windows to their scores.
+    pub lag_millis: AtomicU64,
     pub lost_readings: AtomicU64,
     pub failed_pulls: AtomicU64,
     pub failed_polls: AtomicU64,
@@ -128,6 +130,12 @@ impl Counts {
         if amount > 0 {
             *self.ignored.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_default() += amount;
         }
+    }
+
+    /// How much was not used for a reason.
+    pub fn ignored(&self, reason: Ignored) -> u64 {
+        let ignored = self.ignored.lock().unwrap_or_else(PoisonError::into_inner);
+        ignored.get(&reason).copied().unwrap_or(0)
     }
 
     pub fn spend(&self, stage: Stage, time: Duration) {
@@ -230,6 +238,12 @@ impl Counts {
                 Kind::Gauge,
                 of(&self.stride_millis) / 1e3,
                 "Time from one scored window to the next; it grows when scoring is too slow.",
+            ),
+            (
+                "tracewise_serve_lag_seconds",
+                Kind::Gauge,
+                of(&self.lag_millis) / 1e3,
+                "Time from the last sample of the windows that were scored last to their scores.",
             ),
             (
                 "tracewise_serve_lost_readings_total",

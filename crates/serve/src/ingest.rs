@@ -1,6 +1,7 @@
 //! The one way into the service: readings of all inputs are checked, stored, acknowledged, and passed on to scoring.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -16,15 +17,37 @@ use crate::error::ServeError;
 const MAX_WAITING: usize = 256;
 /// Readings that are stored with one synchronisation of the disk.
 const MAX_GROUP: usize = 20_000;
-/// A node belongs to the input that delivers it, until it has been silent there for this long.
+/// A node belongs to the origin that delivers it, until it has been silent there for this long.
 const OWNED_FOR: Duration = Duration::from_secs(60);
 /// A reading may be this far ahead of the clock.
 pub const MAX_AHEAD: Millis = Millis(600_000);
 
+/// Where readings come from: an input, and which of its servers or agents.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    pub input: Input,
+    pub address: Option<Arc<str>>,
+}
+
+impl From<Input> for Origin {
+    fn from(input: Input) -> Self {
+        Self { input, address: None }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.address {
+            Some(address) => f.write_str(address),
+            None => f.write_str(self.input.name()),
+        }
+    }
+}
+
 /// Readings of one source.
 #[derive(Debug)]
 pub struct Arrival {
-    pub input: Input,
+    pub origin: Origin,
     pub source: Arc<Source>,
     pub readings: Vec<NodeReading>,
     /// Told when the readings survive a crash, or why they do not.
@@ -94,12 +117,12 @@ impl Ingest {
     /// Delivers readings and waits until they are stored.
     pub async fn deliver(
         &self,
-        input: Input,
+        origin: impl Into<Origin>,
         source: Arc<Source>,
         readings: Vec<NodeReading>,
     ) -> Result<(), NotTaken> {
         let (done, stored) = oneshot::channel();
-        let arrival = Arrival { input, source, readings, done };
+        let arrival = Arrival { origin: origin.into(), source, readings, done };
         self.arrivals.try_send(arrival).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => NotTaken::Busy,
             mpsc::error::TrySendError::Closed(_) => NotTaken::Stopping,
@@ -128,12 +151,14 @@ struct Storing {
     counts: Arc<Counts>,
 }
 
-/// The input that a node belongs to.
+/// The origin that a node belongs to.
 struct Owned {
-    input: Input,
+    origin: Origin,
     at: Instant,
     /// Its last reading.
     last: Timestamp,
+    /// When another origin was reported.
+    reported: Option<Instant>,
 }
 
 impl Storing {
@@ -156,9 +181,9 @@ impl Storing {
         let begin = Instant::now();
         let latest = Timestamp::from(SystemTime::now()) + MAX_AHEAD;
         for arrival in &mut group {
-            self.counts.receive(arrival.input, arrival.readings.len() as u64);
-            let input = arrival.input;
-            arrival.readings.retain(|reading| self.is_wanted(reading, input, latest));
+            let origin = arrival.origin.clone();
+            self.counts.receive(origin.input, arrival.readings.len() as u64);
+            arrival.readings.retain(|reading| self.is_wanted(reading, &origin, latest));
         }
         let parts: Vec<(&Source, &[NodeReading])> = group
             .iter()
@@ -184,24 +209,30 @@ impl Storing {
         }
     }
 
-    /// Whether a reading is new, of this input, and not later than `latest`.
-    fn is_wanted(&mut self, reading: &NodeReading, input: Input, latest: Timestamp) -> bool {
+    /// Whether a reading is new, of the origin that its node belongs to, and not later than `latest`.
+    fn is_wanted(&mut self, reading: &NodeReading, origin: &Origin, latest: Timestamp) -> bool {
         if archive::Writer::check(reading).is_err() || reading.time > latest {
             self.counts.ignore(Ignored::Time, 1);
             return false;
         }
         let owned = self.owners.entry(reading.node.clone()).or_insert_with(|| Owned {
-            input,
+            origin: origin.clone(),
             at: Instant::now(),
             last: Timestamp::MIN,
+            reported: None,
         });
-        if owned.input != input {
+        if owned.origin != *origin {
             if owned.at.elapsed() < OWNED_FOR {
                 self.counts.ignore(Ignored::OtherInput, 1);
+                if owned.reported.is_none_or(|at| at.elapsed() > OWNED_FOR) {
+                    owned.reported = Some(Instant::now());
+                    let (node, used) = (&reading.node, &owned.origin);
+                    tracing::warn!("{node} comes from {used} and from {origin}; only {used} is used");
+                }
                 return false;
             }
-            tracing::info!("{} is now read through {}", reading.node, input.name());
-            owned.input = input;
+            tracing::info!("{} is now read through {origin}", reading.node);
+            owned.origin = origin.clone();
         }
         if reading.time == owned.last {
             self.counts.ignore(Ignored::Duplicate, 1);

@@ -21,7 +21,7 @@ mod settings;
 mod tasks;
 mod traces;
 
-pub use counts::{Counts, Input};
+pub use counts::{Counts, Ignored, Input};
 pub use error::ServeError;
 pub use notify::Supervisor;
 pub use service::{Running, Service, Simulation, start};

@@ -4,10 +4,10 @@
 //! makes the stride longer; every reading still takes part.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
 
 use archive::{Archive, Replay, Replayed, Selection};
 use detect::{
@@ -22,13 +22,14 @@ use crate::ingest::Stored;
 use crate::live::Live;
 use crate::models::Model;
 
-/// Batches that may wait for the scorer.
-const MAX_WAITING: usize = 4;
+/// Windows that may wait for the scorer: a few seconds of its work. A batch with more waits alone.
+const MAX_WAITING: u64 = 50_000;
 /// The stride becomes longer by at most this factor.
-const MAX_FACTOR: u64 = 64;
+const MAX_FACTOR: i64 = 64;
 /// After so many batches in time, the stride becomes shorter again.
-const N_IN_TIME: u32 = 20;
+const N_IN_TIME: i64 = 20;
 const TICK: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// What scoring shares with the rest of the service.
 #[derive(Default)]
@@ -124,8 +125,11 @@ impl Scoring {
         let stride = spec.stride_length();
         *self.shared.model.lock().unwrap_or_else(PoisonError::into_inner) = Some(model.clone());
         tracing::info!("scoring with model {} every {} s", model.version, stride.as_seconds());
-        let (batches, waiting) = sync_channel(MAX_WAITING);
+        let (batches, waiting) = channel();
+        let n_waiting = Arc::new(AtomicU64::new(0));
+        let of_scorer = Arc::downgrade(&n_waiting);
         let scorer = Scorer {
+            n_waiting,
             model: model.clone(),
             shared: self.shared.clone(),
             counts: self.counts.clone(),
@@ -134,7 +138,10 @@ impl Scoring {
         let (open, stopped_at) = (std::mem::take(&mut self.open), self.stopped_at);
         std::thread::scope(|scope| {
             let scoring = scope.spawn(move || pool.install(move || scorer.run(&waiting, open, stopped_at)));
-            let next = self.cut(WindowBuffer::new(spec, WindowFilter::All), model, batches);
+            let queue = Queue { batches, n_waiting: of_scorer, counts: self.counts.clone() };
+            let next = self.cut(WindowBuffer::new(spec, WindowFilter::All), model, &queue);
+            // The scorer ends when no more batches can come.
+            drop(queue);
             if let Ok(open) = scoring.join() {
                 self.open = open;
             }
@@ -160,12 +167,7 @@ impl Scoring {
     }
 
     /// Cuts windows out of the readings, first out of those that were stored before.
-    fn cut(
-        &mut self,
-        mut buffer: WindowBuffer,
-        model: &Model,
-        batches: SyncSender<WindowBatch>,
-    ) -> Option<Model> {
+    fn cut(&mut self, mut buffer: WindowBuffer, model: &Model, queue: &Queue) -> Option<Model> {
         let stride = buffer.spec().stride_length();
         let lookback =
             Millis(buffer.spec().length().0 + model.detector.confirmation().lasting.0 + 2 * stride.0);
@@ -176,16 +178,19 @@ impl Scoring {
                     seen.insert(reading.node.clone(), reading.time);
                     for batch in buffer.push(&reading, scale) {
                         // Old batches wait for the scorer: none of them is urgent.
-                        add(&self.counts.waiting_batches, 1);
-                        batches.send(batch).ok()?;
+                        while !queue.has_room(&batch) {
+                            std::thread::sleep(PAUSE);
+                        }
+                        queue.send(batch)?;
                     }
                 }
             }
             Err(error) => tracing::warn!("the first windows are not completed from the archive: {error}"),
         }
         let mut pace = Pace::default();
+        let mut described = Instant::now() - TICK;
         loop {
-            self.counts.stride_millis.store(stride.0 as u64 * pace.factor, Ordering::Relaxed);
+            self.counts.stride_millis.store((stride.0 * pace.factor) as u64, Ordering::Relaxed);
             if let Ok(next) = self.models.try_recv() {
                 return Some(next);
             }
@@ -204,58 +209,82 @@ impl Scoring {
                 }
             }
             self.counts.spend(Stage::Buffer, begin.elapsed());
-            *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner) = buffer.status();
+            if described.elapsed() >= TICK {
+                described = Instant::now();
+                *self.shared.status.lock().unwrap_or_else(PoisonError::into_inner) = buffer.status();
+            }
             for batch in complete {
-                if !pace.is_due(batch.start().0 / stride.0.max(1)) {
+                let number = batch.start().0 / stride.0.max(1);
+                if !pace.is_due(number) {
                     add(&self.counts.skipped_batches, 1);
                     continue;
                 }
-                match batches.try_send(batch) {
-                    Ok(()) => {
-                        add(&self.counts.waiting_batches, 1);
-                        pace.in_time();
-                    }
-                    Err(TrySendError::Full(_)) => {
-                        add(&self.counts.skipped_batches, 1);
-                        pace.too_slow();
-                    }
-                    Err(TrySendError::Disconnected(_)) => return None,
+                if queue.has_room(&batch) {
+                    queue.send(batch)?;
+                    pace.in_time(number);
+                } else {
+                    add(&self.counts.skipped_batches, 1);
+                    pace.too_slow(number);
                 }
             }
         }
     }
 }
 
-/// How many batches are scored: one of `factor`.
+/// The way of batches to the scorer.
+struct Queue {
+    batches: Sender<WindowBatch>,
+    /// Windows that wait, as long as there is a scorer.
+    n_waiting: Weak<AtomicU64>,
+    counts: Arc<Counts>,
+}
+
+impl Queue {
+    fn has_room(&self, batch: &WindowBatch) -> bool {
+        let n_waiting = self.n_waiting.upgrade().map_or(0, |n_waiting| n_waiting.load(Ordering::Relaxed));
+        n_waiting == 0 || n_waiting + batch.threads().len() as u64 <= MAX_WAITING
+    }
+
+    /// Sends a batch; `None` if the scorer has ended.
+    fn send(&self, batch: WindowBatch) -> Option<()> {
+        add(&*self.n_waiting.upgrade()?, batch.threads().len() as u64);
+        add(&self.counts.waiting_batches, 1);
+        self.batches.send(batch).ok()
+    }
+}
+
+/// How many batches are scored: one of `factor`. Batches are numbered by their start; nodes that are late have batches of
+/// their own with the same number.
 #[derive(Debug)]
 struct Pace {
-    factor: u64,
-    n_in_time: u32,
+    factor: i64,
+    /// The number of the batch at which the factor changed.
+    changed: i64,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { factor: 1, n_in_time: 0 }
+        Self { factor: 1, changed: i64::MIN / 2 }
     }
 }
 
 impl Pace {
     /// Whether the batch of this number is scored.
     fn is_due(&self, number: i64) -> bool {
-        number.rem_euclid(self.factor as i64) == 0
+        number.rem_euclid(self.factor) == 0
     }
 
-    fn too_slow(&mut self) {
-        self.factor = (self.factor * 2).min(MAX_FACTOR);
-        self.n_in_time = 0;
-        tracing::warn!("scoring is too slow; one window of {} is scored", self.factor);
+    /// A batch that is due cannot be scored. Several at once do not count more than one.
+    fn too_slow(&mut self, number: i64) {
+        if number - self.changed >= self.factor && self.factor < MAX_FACTOR {
+            (self.factor, self.changed) = (self.factor * 2, number);
+            tracing::warn!("scoring is too slow; one window of {} is scored", self.factor);
+        }
     }
 
-    fn in_time(&mut self) {
-        self.n_in_time += 1;
-        if self.n_in_time >= N_IN_TIME && self.factor > 1 {
-            self.factor /= 2;
-            self.n_in_time = 0;
+    fn in_time(&mut self, number: i64) {
+        if self.factor > 1 && number - self.changed >= N_IN_TIME * self.factor {
+            (self.factor, self.changed) = (self.factor / 2, number);
         }
     }
 }
@@ -263,6 +292,8 @@ impl Pace {
 /// Scores batches.
 struct Scorer {
     model: Model,
+    /// Windows that wait.
+    n_waiting: Arc<AtomicU64>,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
     changes: mpsc::UnboundedSender<Change>,
@@ -284,6 +315,7 @@ impl Scorer {
         let length = detector.event_spec().length();
         while let Ok(batch) = batches.recv() {
             self.counts.waiting_batches.fetch_sub(1, Ordering::Relaxed);
+            self.n_waiting.fetch_sub(batch.threads().len() as u64, Ordering::Relaxed);
             let begin = Instant::now();
             let findings = detector.examine(&batch);
             let score = |finding| detector.strength(finding, None).unwrap_or(0.0);
@@ -301,6 +333,8 @@ impl Scorer {
                 let _ = self.changes.send((change, self.model.version.clone()));
             }
             add(&self.counts.scored_windows, scores.len() as u64);
+            let lag = Timestamp::from(SystemTime::now()) - (batch.start() + length);
+            self.counts.lag_millis.store(lag.0.max(0) as u64, Ordering::Relaxed);
             self.counts.spend(Stage::Score, begin.elapsed());
         }
         monitor.finish()
@@ -315,12 +349,16 @@ mod tests {
     fn the_pace_slows_down_and_recovers() {
         let mut pace = Pace::default();
         assert!((0..10).all(|number| pace.is_due(number)));
-        pace.too_slow();
-        pace.too_slow();
-        assert_eq!((0..8).filter(|number| pace.is_due(*number)).count(), 2);
-        (0..N_IN_TIME).for_each(|_| pace.in_time());
+        // Several batches of the same time, and of the next, count once.
+        (0..5).for_each(|_| pace.too_slow(100));
         assert_eq!(pace.factor, 2);
-        (0..100).for_each(|_| pace.too_slow());
+        pace.too_slow(102);
+        assert_eq!((0..8).filter(|number| pace.is_due(*number)).count(), 2);
+        (0..50).for_each(|_| pace.in_time(110));
+        assert_eq!(pace.factor, 4);
+        pace.in_time(102 + 4 * N_IN_TIME);
+        assert_eq!(pace.factor, 2);
+        (1..100).for_each(|number| pace.too_slow(1_000 * number));
         assert_eq!(pace.factor, MAX_FACTOR);
     }
 }

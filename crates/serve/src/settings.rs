@@ -4,9 +4,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use agent::web::config::WebConfig;
 use detect::DetectorKind;
 use lifecycle::Role;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::peer::read_secret;
 
 /// A duration that is written like `5s` or `2h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -369,6 +372,25 @@ impl ServeSettings {
             || !self.export.remote_write.is_empty()
             || !self.prometheus.is_empty()
             || self.login.is_on()
+    }
+
+    /// Why files that the settings name cannot be used, a line for each.
+    pub fn check_files(&self) -> Vec<String> {
+        let mut problems = Vec::new();
+        let web_config = WebConfig::read(self.web_config.as_deref());
+        problems.extend(web_config.err().map(|error| error.to_string()));
+        for path in &self.agents.file_sd {
+            let read = crate::input::targets::read_file(path);
+            problems.extend(read.err().map(|reason| format!("{}: {reason}", path.display())));
+        }
+        let of_receivers =
+            self.alerts.receivers.iter().flat_map(|receiver| [&receiver.secret_file, &receiver.token_file]);
+        let of_servers = self.prometheus.iter().map(|server| &server.token_file);
+        let optional = of_receivers.chain(of_servers).chain([&self.export.token_file]).flatten();
+        for path in optional.chain(self.login.oidc.as_ref().map(|oidc| &oidc.client_secret_file)) {
+            problems.extend(read_secret(path).err().map(|error| error.to_string()));
+        }
+        problems
     }
 
     /// Rejects settings that the service cannot use.

@@ -77,6 +77,16 @@ impl ModeSet {
         self.0 & (1 << mode as u8) != 0
     }
 
+    /// The set with one more mode.
+    pub const fn with(self, mode: Mode) -> Self {
+        Self(self.0 | 1 << mode as u8)
+    }
+
+    /// How many modes are in the set.
+    pub const fn count(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
     /// The modes of the set, in the kernel's order.
     pub fn iter(self) -> impl Iterator<Item = Mode> {
         Mode::ALL.into_iter().filter(move |mode| self.contains(*mode))

@@ -23,7 +23,12 @@ pub fn run(command: ConfigCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
             let Some(file) = in_force(named.as_deref().or(file)) else {
                 bail!("there is no tracewise.toml here; `tracewise config example` prints one")
             };
-            Config::read(&file)?.check().with_context(|| file.display().to_string())?;
+            let config = Config::read(&file)?;
+            config.check().with_context(|| file.display().to_string())?;
+            let problems = config.serve.check_files();
+            if !problems.is_empty() {
+                bail!("{}: [serve] names files that cannot be used: {}", file.display(), problems.join("; "));
+            }
             if json {
                 print_json(&serde_json::json!({ "file": file, "ok": true }))?;
             } else {

@@ -183,3 +183,46 @@ async fn a_store_of_a_newer_program_is_refused() {
     let error = Store::open(&url).await.unwrap_err().to_string();
     assert!(error.contains("version 99"), "{error}");
 }
+
+/// The tables of each version that was released, as SQLite describes them.
+const SCHEMAS: [&str; 1] = [include_str!("schema-v1.sql")];
+
+/// The tables of a store in a file.
+async fn schema_of(url: &str) -> String {
+    let pool = sqlx::AnyPool::connect(url).await.unwrap();
+    let query = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name";
+    let rows = sqlx::query(query).fetch_all(&pool).await.unwrap();
+    pool.close().await;
+    rows.iter().map(|row| format!("{};\n", sqlx::Row::get::<String, _>(row, 0))).collect()
+}
+
+#[tokio::test]
+async fn stores_of_all_versions_are_brought_up_to_date() {
+    let folder = tempfile::tempdir().unwrap();
+    let newest = SCHEMAS[SCHEMAS.len() - 1];
+    for (schema, version) in SCHEMAS.iter().zip(1..) {
+        let path = folder.path().join(format!("{version}.db"));
+        let url = format!("sqlite://{}", path.display());
+        sqlx::any::install_default_drivers();
+        let pool = sqlx::AnyPool::connect(&format!("{url}?mode=rwc")).await.unwrap();
+        for statement in schema.split(";\n").filter(|statement| !statement.trim().is_empty()) {
+            sqlx::query(sqlx::AssertSqlSafe(statement)).execute(&pool).await.unwrap();
+        }
+        for known in 1..=version {
+            sqlx::query("INSERT INTO schema_version (version) VALUES ($1)")
+                .bind(known)
+                .execute(&pool)
+                .await
+                .unwrap();
+        }
+        pool.close().await;
+        let store = Store::open(&url).await.unwrap();
+        store.record(&EventChange::Opened(event(1)), "m1", NOW).await.unwrap();
+        store.close().await;
+        assert_eq!(schema_of(&url).await, newest, "version {version}");
+    }
+    // A changed schema needs a new version, and a copy of it here.
+    let path = folder.path().join("new.db");
+    Store::open_file(&path).await.unwrap().close().await;
+    assert_eq!(schema_of(&format!("sqlite://{}", path.display())).await, newest);
+}

@@ -16,7 +16,7 @@ use workload::{Millis, NodeName, Timestamp, metric};
 
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
-use crate::ingest::{Ingest, NotTaken, by_source};
+use crate::ingest::{Ingest, NotTaken, Origin, by_source};
 use crate::peer::{self, SecretError, read_secret};
 use crate::remote_write::assemble::{Assembled, Assembler};
 use crate::remote_write::meaning::NODE_EXPORTER_METRIC;
@@ -203,7 +203,8 @@ impl Reader {
             self.counts.ignore(reason, amount);
         }
         for (source, readings) in by_source(complete) {
-            self.ingest.deliver(Input::Prometheus, source, readings).await?;
+            let origin = Origin { input: Input::Prometheus, address: Some(self.server.url.as_str().into()) };
+            self.ingest.deliver(origin, source, readings).await?;
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! lost while the agent still has it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +17,7 @@ use workload::{NodeName, NodeReading, Source, Timestamp};
 use super::targets::discover;
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
-use crate::ingest::{Ingest, NotTaken, by_source};
+use crate::ingest::{Ingest, NotTaken, Origin, by_source};
 use crate::peer;
 use crate::settings::ServeSettings;
 use crate::tasks::Tasks;
@@ -130,6 +131,11 @@ struct Reader {
 
 impl Reader {
     async fn run(mut self) {
+        // Agents are not all asked at the same moment.
+        let mut hasher = DefaultHasher::new();
+        self.target.hash(&mut hasher);
+        let every = self.settings.borrow().agents.every.0;
+        tokio::time::sleep(every.mul_f64(hasher.finish() as f64 / u64::MAX as f64)).await;
         let mut n_failed: u32 = 0;
         loop {
             let every = self.settings.borrow().agents.every.0;
@@ -184,7 +190,8 @@ impl Reader {
         let parts = self.parts(&body, self.start == Some(position.start))?;
         let n_readings: usize = parts.iter().map(|(_, readings)| readings.len()).sum();
         for (source, readings) in parts {
-            self.ingest.deliver(Input::Agent, source, readings).await?;
+            let origin = Origin { input: Input::Agent, address: Some(self.shown().into()) };
+            self.ingest.deliver(origin, source, readings).await?;
         }
         if n_lost > 0 {
             self.counts.lost_readings.fetch_add(n_lost, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 //! Which agents to read: addresses from the settings, and from files and servers in Prometheus' service-discovery format.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::Path;
 
 use serde::Deserialize;
 use url::Url;
@@ -73,7 +73,8 @@ pub async fn discover(
     (addresses, errors)
 }
 
-fn read_file(path: &PathBuf) -> Result<Vec<String>, String> {
+/// The targets that a file lists.
+pub fn read_file(path: &Path) -> Result<Vec<String>, String> {
     let length = std::fs::metadata(path).map_err(|error| error.to_string())?.len();
     if length > MAX_BYTES as u64 {
         return Err(format!("it is larger than {MAX_BYTES} bytes"));

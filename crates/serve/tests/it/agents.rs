@@ -17,6 +17,8 @@ use testbed::fake_node::FakeNode;
 use testbed::free_port;
 use workload::{Cpu, Millis, NodeName, NodeReading, Ticks, Timestamp};
 
+use serve::Ignored;
+
 use crate::{eventually, settings, started};
 
 /// An agent whose readings are made by the test.
@@ -130,4 +132,81 @@ async fn every_reading_is_stored_once_across_restarts_of_both_sides() {
     let stored = archived(folder.path());
     assert_eq!(stored.len(), expected.len(), "nothing is stored twice");
     assert!(ticks(&stored) == ticks(&expected), "stored counters are those of the agent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_agents_that_call_themselves_the_same_are_not_mixed() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = [free_port(), free_port()];
+    let mut agents = ports.map(|port| TestAgent::start(&folder.path().join(port.to_string()), port));
+    let begin = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::from_seconds(600);
+    let read: Vec<Vec<NodeReading>> = agents.iter_mut().map(|agent| agent.read(begin, 50)).collect();
+    let mut settings = settings(folder.path());
+    settings.agents.targets = ports.map(|port| format!("127.0.0.1:{port}")).into();
+    let running = started(settings, None).await;
+    let counts = running.service.counts.clone();
+    eventually("the readings of one, and not of the other", async || {
+        counts.ignored(Ignored::OtherInput) >= 50
+    })
+    .await;
+    running.stop().await;
+    agents.into_iter().for_each(TestAgent::stop);
+    let stored = ticks(&archived(folder.path()));
+    assert!(read.iter().any(|one| ticks(one) == stored), "all readings are of one agent");
+}
+
+/// Answers every request for samples in a way that no agent of this version does.
+async fn strange_agent(headers: Vec<(&'static str, &'static str)>, body: Vec<u8>) -> String {
+    let answer = move || {
+        let mut response = axum::response::Response::new(axum::body::Body::from(body.clone()));
+        for (name, value) in &headers {
+            response.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        std::future::ready(response)
+    };
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let routes = axum::Router::new().route("/samples", axum::routing::get(answer));
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_of_other_versions_are_reported_and_harm_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let mut agent = TestAgent::start(&folder.path().join("node"), port);
+    let now = Timestamp::from(SystemTime::now()).floor(Millis::SECOND);
+    // An hour ahead, and an hour back.
+    let jumps = [
+        agent.read(now - Millis::from_seconds(300), 100),
+        agent.read(now + Millis::HOUR, 100),
+        agent.read(now - Millis::from_seconds(200), 100),
+    ];
+    let position = ("tracewise-position", "00000000000000aa-7");
+    let mut settings = settings(folder.path());
+    settings.agents.targets = vec![
+        strange_agent(vec![], b"TWSMPL\0\x02".to_vec()).await,
+        strange_agent(vec![position], b"TWSMPL\0\x63 from the future".to_vec()).await,
+        strange_agent(vec![position], [b"TWSMPL\0\x02".as_slice(), &[0xff; 40]].concat()).await,
+        strange_agent(vec![("tracewise-position", "seven")], Vec::new()).await,
+        format!("127.0.0.1:{port}"),
+    ];
+    let running = started(settings, None).await;
+    let counts = running.service.counts.clone();
+    eventually("failures of all four", async || {
+        counts.failed_pulls.load(std::sync::atomic::Ordering::Relaxed) >= 4
+    })
+    .await;
+    let path = folder.path().to_owned();
+    eventually("the readings of the good agent", async || {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= 200
+    })
+    .await;
+    assert_eq!(counts.ignored(Ignored::Time), 100, "what is an hour ahead is counted");
+    running.stop().await;
+    agent.stop();
+    let expected = [ticks(&jumps[0]), ticks(&jumps[2])].concat();
+    assert!(ticks(&archived(folder.path())) == expected, "all others are stored");
 }

@@ -1,6 +1,6 @@
 //! Remote write: real senders, and requests that are not as they should be.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 
 use agent::remote_write::message::v1::{Label, Sample, TimeSeries, WriteRequest};
 use prost::Message;
-use serve::Running;
+use serve::{Ignored, Running};
 use testbed::{Server, free_port};
 use workload::{Cpu, Millis, Mode, Ticks, Timestamp};
 
@@ -23,11 +23,18 @@ async fn scraped_readings_are_stored(sender: impl FnOnce(&str, &str) -> Option<S
     let running = started(settings(folder.path()), None).await;
     let url = format!("http://{}/api/v1/write", running.address);
     let Some(sender) = sender(&url, &format!("127.0.0.1:{port}")) else { return running.stop().await };
-    readings_are_stored(running, agent, folder.path(), sender).await;
+    readings_are_stored(running, agent, folder.path(), sender, async || true).await;
 }
 
-/// Reads with an agent until some readings are in the archive, and compares them.
-pub async fn readings_are_stored(running: Running, mut agent: TestAgent, folder: &Path, scraper: Server) {
+/// Reads with an agent until some readings are in the archive, also after the scraper was killed and started again, and
+/// `is_enough`. Compares what the agent read with what is stored.
+pub async fn readings_are_stored(
+    running: Running,
+    mut agent: TestAgent,
+    folder: &Path,
+    mut scraper: Server,
+    is_enough: impl AsyncFnMut() -> bool,
+) {
     let is_over = Arc::new(AtomicBool::new(false));
     let over = is_over.clone();
     let reading = tokio::task::spawn_blocking(move || {
@@ -38,11 +45,21 @@ pub async fn readings_are_stored(running: Running, mut agent: TestAgent, folder:
         }
         (agent, read)
     });
-    eventually("readings in the archive", async || {
-        let path = folder.to_owned();
-        tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= 5
-    })
-    .await;
+    let has_stored = async |n_readings: usize| {
+        eventually("readings in the archive", async || {
+            let path = folder.to_owned();
+            tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= n_readings
+        })
+        .await;
+    };
+    has_stored(5).await;
+    scraper.kill();
+    // What was under way is stored.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let n_before = archived(folder).len();
+    scraper.start_again();
+    has_stored(n_before + 5).await;
+    eventually("enough readings", is_enough).await;
     is_over.store(true, Ordering::Relaxed);
     let (agent, read) = reading.await.unwrap();
     drop(scraper);
@@ -71,6 +88,27 @@ async fn prometheus_sends_what_it_scrapes() {
 #[tokio::test(flavor = "multi_thread")]
 async fn vmagent_sends_what_it_scrapes() {
     scraped_readings_are_stored(testbed::vmagent_to).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_arrives_through_two_inputs_is_stored_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = free_port();
+    let agent = TestAgent::start(&folder.path().join("node"), port);
+    let mut settings = settings(folder.path());
+    settings.agents.targets = vec![format!("127.0.0.1:{port}")];
+    let running = started(settings, None).await;
+    let counts = running.service.counts.clone();
+    let url = format!("http://{}/api/v1/write", running.address);
+    let Some(sender) = testbed::prometheus_to(&url, &format!("127.0.0.1:{port}")) else {
+        return running.stop().await;
+    };
+    readings_are_stored(running, agent, folder.path(), sender, async || {
+        counts.ignored(Ignored::OtherInput) > 0
+    })
+    .await;
+    let times: Vec<Timestamp> = archived(folder.path()).iter().map(|reading| reading.time).collect();
+    assert_eq!(times.iter().collect::<BTreeSet<_>>().len(), times.len(), "none is stored twice");
 }
 
 fn series(node: &str, cpu: u16, mode: Mode, time: Timestamp, seconds: f64) -> TimeSeries {
@@ -201,4 +239,79 @@ async fn bad_requests_are_answered_as_the_specification_says() {
         assert!(answer.1.contains(text), "{content} {encoding}: {}", answer.1);
     }
     running.stop().await;
+}
+
+/// A request with one sample.
+fn one(series: TimeSeries) -> WriteRequest {
+    WriteRequest { timeseries: vec![series] }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn strange_samples_are_counted_and_harm_no_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let (port, counts) = (running.address.port(), running.service.counts.clone());
+    let begin = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::from_seconds(600);
+    let at = |second: i64| begin + Millis::from_seconds(second);
+    let user = |node: &str, time: Timestamp, seconds: f64| series(node, 0, Mode::User, time, seconds);
+
+    let mut many_labels = user("n1", at(0), 1.0);
+    many_labels.labels.extend((0..20_000).map(|n| Label { name: format!("l{n}"), value: "x".repeat(20) }));
+    let mut long_label = user("n1", at(0), 1.0);
+    long_label.labels.push(Label { name: "l".repeat(1 << 20), value: String::new() });
+    let mut newline = user("n\n1", at(0), 1.0);
+    newline.labels.push(Label { name: "node".into(), value: "n\n1".into() });
+    let mut no_thread = user("n1", at(0), 1.0);
+    no_thread.labels.retain(|label| label.name != "cpu");
+    let mut not_a_number = user("n1", at(0), 1.0);
+    not_a_number.samples =
+        [f64::NAN, f64::INFINITY, -1.0, f64::MAX].map(|value| Sample { value, timestamp: at(0).0 }).into();
+    let last_year = at(0) - Millis(365 * 24 * Millis::HOUR.0);
+    let next_year = at(0) + Millis(365 * 24 * Millis::HOUR.0);
+    let strange = [
+        ("20,000 labels", many_labels, 204),
+        ("a label of a megabyte", long_label, 204),
+        ("a newline in the name of a node", newline, 204),
+        ("a slash in the name of a node", user("a/../b", at(0), 1.0), 204),
+        ("no thread", no_thread, 204),
+        ("no number", not_a_number, 204),
+        ("1970", user("n3", Timestamp(0), 1.0), 204),
+        ("before 1970", user("n3", Timestamp(-5_000), 1.0), 204),
+        ("the smallest time", user("n3", Timestamp(i64::MIN), 1.0), 204),
+        ("last year", user("n4", last_year, 1.0), 204),
+        ("next year", user("n4", next_year, 1.0), 400),
+        ("the largest time", user("n4", Timestamp(i64::MAX), 1.0), 400),
+    ];
+    for (what, series, status) in strange {
+        let answer = send(port, V1, "snappy", snappy(&one(series))).await;
+        assert_eq!(answer.0, status, "{what}: {}", answer.1);
+    }
+    assert!(counts.ignored(Ignored::Labels) >= 2, "{}", counts.ignored(Ignored::Labels));
+
+    // A counter that decreases, and a clock that goes back an hour and returns.
+    for second in 0..40 {
+        let seconds = if second < 20 { second as f64 } else { 0.5 };
+        for mode in [Mode::User, Mode::Idle] {
+            let request = one(series("good", 0, mode, at(second), seconds));
+            assert_eq!(send(port, V1, "snappy", snappy(&request)).await.0, 204);
+        }
+        if second == 20 {
+            let back = one(user("good", at(second) - Millis::HOUR, 3.0));
+            assert_eq!(send(port, V1, "snappy", snappy(&back)).await.0, 204);
+        }
+    }
+    let path = folder.path().to_owned();
+    let of_good = move || archived(&path).iter().filter(|reading| reading.node.as_str() == "good").count();
+    eventually("the readings of the good node", async || {
+        let of_good = of_good.clone();
+        tokio::task::spawn_blocking(of_good).await.unwrap() >= 39
+    })
+    .await;
+    assert!(counts.ignored(Ignored::Duplicate) >= 1, "what is an hour old is not used");
+    running.stop().await;
+    let data = settings(folder.path()).data;
+    let names: BTreeSet<String> =
+        archived(folder.path()).iter().map(|reading| reading.node.to_string()).collect();
+    assert!(!names.iter().any(|name| name.contains('\n')), "{names:?}");
+    assert!(!data.join("b").exists() && !folder.path().join("b").exists());
 }

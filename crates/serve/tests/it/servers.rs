@@ -24,7 +24,7 @@ async fn what_a_victoria_metrics_scraped_is_read_from_it() {
         token_file: None,
     }];
     let running = started(settings, None).await;
-    readings_are_stored(running, agent, folder.path(), server).await;
+    readings_are_stored(running, agent, folder.path(), server, async || true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
