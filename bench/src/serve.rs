@@ -75,11 +75,19 @@ impl Cluster {
         Ok(Self { recorded, nodes: nodes.collect::<Result<_, _>>()? })
     }
 
-    /// The reading of a node in a second after the beginning.
-    fn reading(&self, node: usize, second: usize, time: Timestamp) -> Option<NodeReading> {
+    /// The reading of a node at a time after the beginning. Counters between two recorded seconds are interpolated: a
+    /// scrape that is late finds more ticks.
+    fn reading(&self, node: usize, after: Millis, time: Timestamp) -> Option<NodeReading> {
         let group = node / self.recorded.len();
         let of_node = &self.recorded[node % self.recorded.len()];
-        let mut reading = of_node.get(second + group % N_SHIFTS * SHIFT_SECONDS)?.clone();
+        let second = (after.0 / 1_000) as usize + group % N_SHIFTS * SHIFT_SECONDS;
+        let fraction = (after.0 % 1_000) as f64 / 1e3;
+        let (mut reading, next) = (of_node.get(second)?.clone(), of_node.get(second + 1)?);
+        for (thread, next) in reading.threads.iter_mut().zip(&next.threads) {
+            for (ticks, next) in thread.ticks.0.iter_mut().zip(&next.ticks.0) {
+                *ticks += (next.saturating_sub(*ticks) as f64 * fraction).round() as u64;
+            }
+        }
         reading.node = self.nodes[node].clone();
         reading.time = time;
         let renamed = |job: &JobId| JobId::new(format!("{job}-{group}")).ok();
@@ -235,10 +243,10 @@ async fn write(cluster: Arc<Cluster>, url: String, n_seconds: usize) -> anyhow::
             let mut encoder = Encoder::default();
             for second in 0..n_seconds {
                 tokio::time::sleep_until((begin + Duration::from_secs(second as u64)).into()).await;
-                let scraped = now();
                 for node in (shard..cluster.nodes.len()).step_by(N_SHARDS) {
+                    let (scraped, after) = (now(), Millis(begin.elapsed().as_millis() as i64));
                     let reading =
-                        cluster.reading(node, second, scraped).context("the recording is too short")?;
+                        cluster.reading(node, after, scraped).context("the recording is too short")?;
                     let body = encoder.request(&reading)?;
                     sent.bytes.fetch_add(body.len() as u64, Relaxed);
                     post(&client, &url, body, &sent).await?;
@@ -324,7 +332,7 @@ async fn agent(cluster: &Cluster, stream: TcpStream, start: u64) -> anyhow::Resu
         let end = newest.min(next + MAX_READINGS);
         for second in next..end {
             let time = Timestamp((start + second * 1_000) as i64);
-            if let Some(reading) = cluster.reading(node, second as usize, time) {
+            if let Some(reading) = cluster.reading(node, Millis(second as i64 * 1_000), time) {
                 segment.push(&reading, &source);
             }
         }
@@ -342,7 +350,7 @@ async fn agent(cluster: &Cluster, stream: TcpStream, start: u64) -> anyhow::Resu
 
 /// Nanoseconds per sample: our decoder and prost, on the same request, in turns.
 fn decode(cluster: &Cluster, n_rounds: usize) -> anyhow::Result<()> {
-    let reading = cluster.reading(0, 0, now()).context("the recording is empty")?;
+    let reading = cluster.reading(0, Millis(0), now()).context("the recording is empty")?;
     let mut encoder = Encoder::default();
     encoder.scrape(&reading);
     let (bytes, n_samples) = (&encoder.bytes, encoder.n_samples);

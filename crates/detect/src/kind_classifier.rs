@@ -22,6 +22,8 @@ const MIN_WINDOWS: usize = 10;
 const REGION_FRACTION: f64 = 0.95;
 /// The softmax temperatures that are tried; the one with the lowest held-out cross entropy is used.
 const TEMPERATURES: [f64; 9] = [0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
+/// The smallest standard deviation of a feature within a kind, relative to that of all kinds.
+const MIN_STD_DEV: f64 = 0.05;
 /// Folds of whole jobs for cross-validation.
 const N_FOLDS: usize = 5;
 /// Bins of confidence in which it is compared with accuracy.
@@ -154,13 +156,14 @@ impl KindClassifier {
     }
 
     pub(crate) fn classify_features(&self, features: &[f64]) -> Vec<KindMatch> {
-        let distances: Vec<f64> =
-            self.regions.iter().map(|region| region.squared_distance(features)).collect();
-        let confidences = confidences(&distances, self.temperature);
+        let unlikelihoods: Vec<f64> =
+            self.regions.iter().map(|region| region.unlikelihood(features)).collect();
+        let confidences = confidences(&unlikelihoods, self.temperature);
         let mut found: Vec<KindMatch> = Vec::new();
-        for (region, (squared, confidence)) in self.regions.iter().zip(distances.iter().zip(confidences)) {
-            let distance = squared.sqrt() / region.radius.max(f64::MIN_POSITIVE);
-            let is_inside = squared.sqrt() <= region.radius;
+        for (region, confidence) in self.regions.iter().zip(confidences) {
+            let distance = region.squared_distance(features).sqrt();
+            let is_inside = distance <= region.radius;
+            let distance = distance / region.radius.max(f64::MIN_POSITIVE);
             found.push(KindMatch { kind: region.kind.clone(), confidence, distance, is_inside });
         }
         found.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
@@ -187,8 +190,8 @@ impl Reliability {
             // The temperature of a fold is chosen without it.
             let temperature = best_temperature(held_out.iter().filter(|one| one.fold != fold));
             for one in held_out.iter().filter(|one| one.fold == fold) {
-                let confidences = confidences(&one.distances, temperature);
-                let nearest = nearest(&one.distances);
+                let confidences = confidences(&one.unlikelihoods, temperature);
+                let nearest = most_likely(&one.unlikelihoods);
                 let bin = ((confidences[nearest] * N_BINS as f64) as usize).min(N_BINS - 1);
                 bins[bin].n_right += usize::from(nearest == one.truth);
                 bins[bin].confidence += confidences[nearest];
@@ -208,11 +211,15 @@ impl Reliability {
 }
 
 impl Region {
-    fn fit(kind: &str, points: &[&[f64]]) -> Self {
+    /// `all_std_devs` are those of all kinds together.
+    fn fit(kind: &str, points: &[&[f64]], all_std_devs: &[f64]) -> Self {
         let size = points[0].len();
-        let column = |axis: usize| -> Vec<f64> { points.iter().map(|point| point[axis]).collect() };
-        let centre: Vec<f64> = (0..size).map(|axis| mean(&column(axis))).collect();
-        let std_devs = (0..size).map(|axis| std_dev(&column(axis)).max(1e-3)).collect();
+        let centre: Vec<f64> = (0..size).map(|axis| mean(&column(points, axis))).collect();
+        let std_dev_of = |axis: usize| {
+            let smallest = (MIN_STD_DEV * all_std_devs[axis]).max(1e-6);
+            std_dev(&column(points, axis)).max(smallest)
+        };
+        let std_devs = (0..size).map(std_dev_of).collect();
         let mut region = Self { kind: kind.to_owned(), centre, std_devs, radius: 0.0 };
         let mut distances: Vec<f64> =
             points.iter().map(|point| region.squared_distance(point).sqrt()).collect();
@@ -227,24 +234,39 @@ impl Region {
         terms.map(|((value, centre), std_dev)| ((value - centre) / std_dev).powi(2)).sum::<f64>()
             / point.len() as f64
     }
+
+    /// How unlikely the point is: twice the negative logarithm of its density, per dimension. A kind that varies much is
+    /// near to everything, and its density is low everywhere.
+    fn unlikelihood(&self, point: &[f64]) -> f64 {
+        let logarithms: f64 = self.std_devs.iter().map(|std_dev| 2.0 * std_dev.ln()).sum();
+        self.squared_distance(point) + logarithms / point.len() as f64
+    }
+}
+
+/// The values of one feature.
+fn column(points: &[&[f64]], axis: usize) -> Vec<f64> {
+    points.iter().map(|point| point[axis]).collect()
 }
 
 fn regions(points: &[&LabelledPoint]) -> Vec<Region> {
+    let all: Vec<&[f64]> = points.iter().map(|point| &point.features[..]).collect();
+    let n_features = all.first().map_or(0, |point| point.len());
+    let std_devs: Vec<f64> = (0..n_features).map(|axis| std_dev(&column(&all, axis))).collect();
     let mut by_kind: BTreeMap<&str, Vec<&[f64]>> = BTreeMap::new();
     for point in points {
         by_kind.entry(&point.kind).or_default().push(&point.features);
     }
     let enough = by_kind.into_iter().filter(|(_, points)| points.len() >= MIN_WINDOWS);
-    enough.map(|(kind, points)| Region::fit(kind, &points)).collect()
+    enough.map(|(kind, points)| Region::fit(kind, &points, &std_devs)).collect()
 }
 
-/// Softmax of negative squared distances.
-fn confidences(distances: &[f64], temperature: f64) -> Vec<f64> {
-    softmax(&distances.iter().map(|distance| -distance / temperature).collect::<Vec<_>>())
+/// Softmax of negative unlikelihoods.
+fn confidences(unlikelihoods: &[f64], temperature: f64) -> Vec<f64> {
+    softmax(&unlikelihoods.iter().map(|value| -value / temperature).collect::<Vec<_>>())
 }
 
-fn nearest(distances: &[f64]) -> usize {
-    let all = distances.iter().enumerate();
+fn most_likely(unlikelihoods: &[f64]) -> usize {
+    let all = unlikelihoods.iter().enumerate();
     all.min_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(index, _)| index)
 }
 
@@ -254,7 +276,10 @@ fn best_temperature<'a>(held_out: impl Iterator<Item = &'a HeldOut> + Clone) -> 
         return 1.0;
     }
     let loss = |temperature: f64| -> f64 {
-        held_out.clone().map(|one| -confidences(&one.distances, temperature)[one.truth].max(1e-9).ln()).sum()
+        held_out
+            .clone()
+            .map(|one| -confidences(&one.unlikelihoods, temperature)[one.truth].max(1e-9).ln())
+            .sum()
     };
     TEMPERATURES.into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b))).unwrap_or(1.0)
 }
@@ -263,8 +288,8 @@ fn best_temperature<'a>(held_out: impl Iterator<Item = &'a HeldOut> + Clone) -> 
 struct HeldOut {
     fold: usize,
     kind: String,
-    /// The squared distances from regions fitted without its fold.
-    distances: Vec<f64>,
+    /// How unlikely it is in regions fitted without its fold.
+    unlikelihoods: Vec<f64>,
     /// The index of its kind among them.
     truth: usize,
 }
@@ -284,9 +309,9 @@ fn cross_validate(points: &[&LabelledPoint]) -> Vec<HeldOut> {
         let regions = regions(&kept);
         for point in held_out {
             if let Some(truth) = regions.iter().position(|region| region.kind == point.kind) {
-                let distances =
-                    regions.iter().map(|region| region.squared_distance(&point.features)).collect();
-                found.push(HeldOut { fold, kind: point.kind.clone(), distances, truth });
+                let unlikelihoods =
+                    regions.iter().map(|region| region.unlikelihood(&point.features)).collect();
+                found.push(HeldOut { fold, kind: point.kind.clone(), unlikelihoods, truth });
             }
         }
     }
@@ -320,6 +345,19 @@ mod tests {
         assert!((found.iter().map(|one| one.confidence).sum::<f64>() - 1.0).abs() < 1e-9);
         let far = classifier.classify_features(&[30.0, 9.0]);
         assert!(far.iter().all(|one| !one.is_inside), "an unknown kind is inside no region");
+    }
+
+    #[test]
+    fn a_kind_that_varies_much_does_not_claim_everything() {
+        let mut points = points();
+        for (index, point) in points.iter_mut().enumerate().filter(|(_, point)| point.kind == "np") {
+            point.features = [0.618, 0.414].map(|step| (index as f64 * step).fract() * 40.0 - 20.0).to_vec();
+        }
+        let classifier = KindClassifier::fit(&points).unwrap();
+        // Just outside the narrow region, and well inside the wide one.
+        let found = classifier.classify_features(&[3.6, 0.4]);
+        assert_eq!(found[0].kind, "bad-io", "{found:?}");
+        assert_eq!(classifier.classify_features(&[-15.0, 10.0])[0].kind, "np");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use crate::store::{Store, StoreError};
 
 /// The statements of each version. A version that was released is never changed. SQLite accepts the names of types of
 /// PostgreSQL.
-const VERSIONS: [&[&str]; 1] = [&[
-    "CREATE TABLE events (
+const VERSIONS: [&[&str]; 2] = [
+    &[
+        "CREATE TABLE events (
         id TEXT PRIMARY KEY,
         model TEXT NOT NULL,
         node TEXT,
@@ -19,16 +20,16 @@ const VERSIONS: [&[&str]; 1] = [&[
         document TEXT NOT NULL,
         embedding BYTEA NOT NULL
     )",
-    "CREATE INDEX events_by_opening ON events (opened_ms, id)",
-    "CREATE TABLE changes (
+        "CREATE INDEX events_by_opening ON events (opened_ms, id)",
+        "CREATE TABLE changes (
         number BIGINT PRIMARY KEY,
         event TEXT NOT NULL REFERENCES events (id),
         what TEXT NOT NULL,
         time_ms BIGINT NOT NULL,
         document TEXT NOT NULL
     )",
-    "CREATE TABLE deliveries (receiver TEXT PRIMARY KEY, delivered BIGINT NOT NULL)",
-    "CREATE TABLE tokens (
+        "CREATE TABLE deliveries (receiver TEXT PRIMARY KEY, delivered BIGINT NOT NULL)",
+        "CREATE TABLE tokens (
         id TEXT PRIMARY KEY,
         hash TEXT NOT NULL UNIQUE,
         name TEXT NOT NULL,
@@ -37,14 +38,14 @@ const VERSIONS: [&[&str]; 1] = [&[
         created_ms BIGINT NOT NULL,
         revoked_ms BIGINT
     )",
-    "CREATE TABLE sessions (
+        "CREATE TABLE sessions (
         hash TEXT PRIMARY KEY,
         actor TEXT NOT NULL,
         role TEXT NOT NULL,
         token TEXT REFERENCES tokens (id),
         expires_ms BIGINT NOT NULL
     )",
-    "CREATE TABLE audit (
+        "CREATE TABLE audit (
         number BIGINT PRIMARY KEY,
         time_ms BIGINT NOT NULL,
         actor TEXT NOT NULL,
@@ -52,7 +53,24 @@ const VERSIONS: [&[&str]; 1] = [&[
         detail TEXT NOT NULL,
         hash TEXT NOT NULL
     )",
-]];
+    ],
+    &[
+        "CREATE TABLE models (
+        version TEXT PRIMARY KEY,
+        number BIGINT NOT NULL UNIQUE,
+        document TEXT NOT NULL
+    )",
+        "CREATE TABLE promotions (
+        number BIGINT PRIMARY KEY,
+        alias TEXT NOT NULL,
+        version TEXT NOT NULL REFERENCES models (version),
+        what TEXT NOT NULL,
+        time_ms BIGINT NOT NULL,
+        actor TEXT NOT NULL,
+        reason TEXT NOT NULL
+    )",
+    ],
+];
 
 /// The version that this program writes.
 pub const CURRENT: i64 = VERSIONS.len() as i64;

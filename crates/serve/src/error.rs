@@ -16,6 +16,8 @@ pub enum ServeError {
     #[error(transparent)]
     Store(#[from] lifecycle::StoreError),
     #[error(transparent)]
+    Registry(#[from] lifecycle::RegistryError),
+    #[error(transparent)]
     Detector(#[from] detect::DetectError),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },

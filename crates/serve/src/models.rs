@@ -1,19 +1,17 @@
-//! The models of the service: directories below `models/`, one for each version. The newest that can be read is used.
+//! The model that the service uses: the champion of the registry, or the first one, which is trained here.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use archive::{Archive, Selection};
 use detect::{DetectorConfig, KnownJobs, LabelledPoint, Library, TrainedDetector, Training, TrainingStep};
 use learn::artifact::Provenance;
+use lifecycle::Registry;
 use workload::{Control, Millis, NodeName, Stop, Timestamp};
 
 use crate::error::ServeError;
 use crate::settings::ScoringSettings;
-
-const MODELS: &str = "models";
 
 /// A model and its version.
 #[derive(Clone)]
@@ -25,7 +23,7 @@ pub struct Model {
 }
 
 impl Model {
-    fn new(version: String, detector: TrainedDetector, archive: &Archive, stop: &Stop) -> Self {
+    pub fn new(version: String, detector: TrainedDetector, archive: &Archive, stop: &Stop) -> Self {
         let library = library(&detector, archive, stop).unwrap_or_else(|error| {
             tracing::warn!("events are not compared with labelled jobs: {error}");
             Library::default()
@@ -44,32 +42,6 @@ fn library(detector: &TrainedDetector, archive: &Archive, stop: &Stop) -> Result
     Ok(Library::new(points, KnownJobs::new(&labels)))
 }
 
-/// The directories of models, the newest first.
-pub fn versions(data: &Path) -> Vec<(String, PathBuf)> {
-    let entries = std::fs::read_dir(data.join(MODELS)).into_iter().flatten().flatten();
-    let version = |entry: std::fs::DirEntry| {
-        let name = entry.file_name().into_string().ok()?;
-        entry.path().join("manifest.json").exists().then(|| (name, entry.path()))
-    };
-    let mut versions: Vec<(String, PathBuf)> = entries.filter_map(version).collect();
-    versions.sort_by(|a, b| b.cmp(a));
-    versions
-}
-
-/// The newest model that can be read and raises events. Those that cannot are reported.
-pub fn newest(data: &Path, archive: &Archive, stop: &Stop) -> Option<Model> {
-    for (version, path) in versions(data) {
-        match TrainedDetector::read(&path) {
-            Ok(detector) if detector.calibration.is_some() => {
-                return Some(Model::new(version, detector, archive, stop));
-            }
-            Ok(_) => tracing::error!("model {version} has no thresholds, and is not used"),
-            Err(error) => tracing::error!("model {version} cannot be read, and is not used: {error}"),
-        }
-    }
-    None
-}
-
 /// The last reading of each node.
 pub fn last_readings(archive: &Archive) -> archive::Result<BTreeMap<NodeName, Timestamp>> {
     let snapshot = archive.snapshot(Selection::default())?;
@@ -85,15 +57,15 @@ pub fn recorded(archive: &Archive) -> Result<Millis, archive::Error> {
     Ok(spans.map(|(first, last)| last - first).max().unwrap_or(Millis(0)))
 }
 
-/// Trains a model with all that the archive has, and stores it.
+/// Trains a model with all that the archive has, and writes it to a new directory of the registry. Returns its version.
 pub fn train(
     archive: &Archive,
-    data: &Path,
+    registry: &Registry,
     scoring: &ScoringSettings,
     config: &DetectorConfig,
     stop: &Stop,
     tell: impl Fn(&str) + Sync,
-) -> Result<Model, ServeError> {
+) -> Result<String, ServeError> {
     let config = config.clone().validate().map_err(detect::DetectError::from)?;
     let report = |_, _| {};
     let training = Training {
@@ -110,6 +82,6 @@ pub fn train(
     })?;
     let now = Timestamp::from(SystemTime::now());
     let version = format!("v{}", now.0 / 1_000);
-    detector.write(&data.join(MODELS).join(&version), &Provenance::at(now))?;
-    Ok(Model::new(version, detector, archive, stop))
+    detector.write(&registry.path(&version), &Provenance::at(now))?;
+    Ok(version)
 }

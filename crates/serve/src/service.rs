@@ -1,15 +1,16 @@
 //! The service: its parts, and how they start and stop.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use agent::web::config::WebConfig;
 use archive::{Archive, Settings};
 use campaign::simulate::schedule::ClusterSettings;
 use detect::DetectorConfig;
-use lifecycle::Store;
+use lifecycle::{Alias, Registry, RegistryError, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use workload::{Millis, Stop, Timestamp};
@@ -38,6 +39,10 @@ const MAX_WAITING: usize = 64;
 const MAX_QUERIES: usize = 2;
 /// How often the archive is asked whether there is enough data for the first model.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
+/// How often the registry is asked whether there is another champion.
+const LOOK_FOR_CHAMPION_EVERY: Duration = Duration::from_secs(2);
+/// Who promotes the first model.
+const ACTOR: &str = "service";
 
 /// A simulated cluster, and how fast it runs.
 #[derive(Debug, Clone)]
@@ -50,6 +55,7 @@ pub struct Simulation {
 pub struct Service {
     settings: watch::Receiver<Arc<ServeSettings>>,
     pub store: Store,
+    pub registry: Registry,
     pub scoring: Arc<Shared>,
     pub counts: Arc<Counts>,
     pub receiving: Receiving,
@@ -171,6 +177,7 @@ pub async fn start(
         is_tls: web_config.tls().is_some(),
         settings: in_force.clone(),
         store: store.clone(),
+        registry: Registry::new(store.clone(), &data),
         scoring: Arc::default(),
         counts: counts.clone(),
         web_config,
@@ -199,6 +206,7 @@ pub async fn start(
         service: service.clone(),
         archive: archive.clone(),
         detector,
+        runtime: tokio::runtime::Handle::current(),
         stop: stop_threads.clone(),
     };
     threads.push(model.start(models)?);
@@ -297,67 +305,118 @@ fn simulate(
     std::thread::Builder::new().name("simulated".into()).spawn(work).map_err(ServeError::Thread)
 }
 
-/// Finds a model, or trains the first one.
+/// Finds the champion, trains the first model, and notices when there is another champion.
 struct Modelling {
     service: Arc<Service>,
     archive: Archive,
     detector: DetectorConfig,
+    runtime: tokio::runtime::Handle,
     stop: Stop,
 }
 
 impl Modelling {
     fn start(self, models: SyncSender<Model>) -> Result<std::thread::JoinHandle<()>, ServeError> {
-        let work = move || {
-            if let Some(model) = self.find() {
-                // Scoring has ended: the service is stopping.
-                let _ = models.send(model);
-            }
-        };
+        let work = move || self.run(&models);
         std::thread::Builder::new().name("model".into()).spawn(work).map_err(ServeError::Thread)
     }
 
-    /// The newest model, or one that is trained as soon as there is enough data.
-    fn find(&self) -> Option<Model> {
-        let settings = self.service.settings();
-        let archive = self.archive.with_stop(&self.stop);
-        if let Some(model) = models::newest(&settings.data, &archive, &self.stop) {
-            return Some(model);
-        }
-        let needed = Millis::from(settings.scoring.first_training.0);
-        loop {
-            match models::recorded(&archive) {
-                Ok(recorded) if recorded >= needed => {
-                    let tell =
-                        |step: &str| self.service.set_training(format!("training the first model: {step}"));
-                    tell("reading the archive");
-                    let trained = models::train(
-                        &archive,
-                        &settings.data,
-                        &settings.scoring,
-                        &self.detector,
-                        &self.stop,
-                        tell,
-                    );
-                    match trained {
-                        Ok(model) => return Some(model),
-                        Err(_) if self.stop.is_set() => return None,
-                        Err(error) => {
-                            tracing::error!("the first model cannot be trained: {error}");
-                            self.service
-                                .set_training(format!("the first model cannot be trained yet: {error}"));
-                        }
+    fn run(&self, models: &SyncSender<Model>) {
+        // The last promotion that was looked at, and the model that it led to.
+        let (mut seen, mut in_use) = (None, None);
+        let mut has_failed = false;
+        while !self.stop.is_set() {
+            match self.champion(&mut seen, in_use.as_deref()) {
+                Ok(Some(model)) => {
+                    in_use = Some(model.version.clone());
+                    // Scoring has ended: the service is stopping.
+                    if models.send(model).is_err() {
+                        return;
                     }
                 }
-                Ok(recorded) => self.service.set_training(format!(
-                    "collecting data: {:.0} of {:.0} min for the first model",
-                    recorded.as_seconds() / 60.0,
-                    needed.as_seconds() / 60.0
-                )),
-                Err(error) => tracing::warn!("{error}"),
+                Ok(None) if in_use.is_none() && self.train_first() => continue,
+                Ok(None) => has_failed = false,
+                Err(error) => {
+                    if !has_failed {
+                        tracing::warn!("the champion cannot be looked up: {error}");
+                    }
+                    has_failed = true;
+                }
             }
-            if self.stop.wait(LOOK_EVERY) {
-                return None;
+            if self.stop.wait(if in_use.is_some() { LOOK_FOR_CHAMPION_EVERY } else { LOOK_EVERY }) {
+                return;
             }
         }
+    }
+
+    /// The champion, if there was a promotion since the last look and it is another than the one in use.
+    fn champion(&self, seen: &mut Option<i64>, in_use: Option<&str>) -> Result<Option<Model>, RegistryError> {
+        let registry = &self.service.registry;
+        let loaded = self.runtime.block_on(async {
+            let mut holder = registry.holder(Alias::Champion).await?;
+            if holder.is_none() {
+                // Models that were there before the registry was, or were copied by hand.
+                let now = Timestamp::from(SystemTime::now());
+                if let Some(newest) = registry.adopt(now).await?.last() {
+                    let reason = "found in the data directory";
+                    match registry.promote(Alias::Champion, newest, ACTOR, reason, now).await {
+                        Ok(promotion) => holder = Some(promotion),
+                        Err(error @ RegistryError::Unusable { .. }) => tracing::error!("{error}"),
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+            let number = holder.map(|holder| holder.number);
+            if number.is_none() || number == *seen {
+                return Ok(None);
+            }
+            let champion = registry.champion().await?;
+            *seen = number;
+            Ok(champion)
+        })?;
+        let other = loaded.filter(|loaded| Some(loaded.model.version.as_str()) != in_use);
+        Ok(other.map(|loaded| {
+            let archive = self.archive.with_stop(&self.stop);
+            Model::new(loaded.model.version, loaded.detector, &archive, &self.stop)
+        }))
+    }
+
+    /// Trains the first model if there is enough data, and returns whether there is one now.
+    fn train_first(&self) -> bool {
+        let settings = self.service.settings();
+        let archive = self.archive.with_stop(&self.stop);
+        let needed = Millis::from(settings.scoring.first_training.0);
+        match models::recorded(&archive) {
+            Ok(recorded) if recorded >= needed => {
+                let tell =
+                    |step: &str| self.service.set_training(format!("training the first model: {step}"));
+                tell("reading the archive");
+                let registry = &self.service.registry;
+                let trained =
+                    models::train(&archive, registry, &settings.scoring, &self.detector, &self.stop, tell);
+                let promoted = trained.and_then(|version| {
+                    let now = Timestamp::from(SystemTime::now());
+                    self.runtime.block_on(async {
+                        registry.add(&version, BTreeMap::new(), now).await?;
+                        registry.promote(Alias::Champion, &version, ACTOR, "the first model", now).await?;
+                        Ok(())
+                    })
+                });
+                match promoted {
+                    Ok(()) => return true,
+                    Err(_) if self.stop.is_set() => {}
+                    Err(error) => {
+                        tracing::error!("the first model cannot be trained: {error}");
+                        self.service.set_training(format!("the first model cannot be trained yet: {error}"));
+                    }
+                }
+            }
+            Ok(recorded) => self.service.set_training(format!(
+                "collecting data: {:.0} of {:.0} min for the first model",
+                recorded.as_seconds() / 60.0,
+                needed.as_seconds() / 60.0
+            )),
+            Err(error) => tracing::warn!("{error}"),
+        }
+        false
     }
 }

@@ -31,7 +31,7 @@ pub use detect::{
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
-pub use serve::{DemoArgs, ServeArgs, StoreArgs, TokenCommand};
+pub use serve::{DemoArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
     ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
@@ -89,6 +89,9 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run the service with a simulated cluster, to see what it does
     Demo(DemoArgs),
+    /// List, compare, promote and roll back the models of the service
+    #[command(subcommand)]
+    Models(ModelsCommand),
     /// Create, list and revoke access tokens of the service
     #[command(subcommand)]
     Token(TokenCommand),

@@ -1,11 +1,13 @@
-//! Arguments of `tracewise serve`, `tracewise token` and `tracewise demo`.
+//! Arguments of `tracewise serve`, `tracewise models`, `tracewise token` and `tracewise demo`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 use lifecycle::Role;
-use workload::NodeName;
+use workload::{NodeName, Timestamp};
+
+use crate::times::parse_time;
 
 #[derive(Debug, ClapArgs)]
 #[command(
@@ -27,12 +29,92 @@ pub struct ServeArgs {
     pub agents: Vec<String>,
 }
 
-/// Where the service keeps its tokens.
+/// Where the service keeps its state.
 #[derive(Debug, ClapArgs)]
 pub struct StoreArgs {
     /// The directory of the service [default: serve.data of the configuration]
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ModelsCommand {
+    /// List all versions, the newest first
+    List {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show a version: its training data, its metrics, and when it was in use
+    Show {
+        /// The version [default: the champion]
+        #[arg(id = "model", value_name = "VERSION")]
+        version: Option<String>,
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a model that was trained elsewhere
+    #[command(after_help = "Example:
+    tracewise models add model --promote \"trained with a whole week\"")]
+    Add {
+        /// The directory of the model
+        model: PathBuf,
+        /// The name of the version [default: the name of the directory]
+        #[arg(long, value_name = "VERSION")]
+        name: Option<String>,
+        /// Make it the champion, for this reason
+        #[arg(long, value_name = "REASON")]
+        promote: Option<String>,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Make a version the champion; a running service uses it a few seconds later
+    Promote {
+        #[arg(id = "model", value_name = "VERSION")]
+        version: String,
+        /// Why; it is kept in the history
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Make the champion before this one the champion again
+    Rollback {
+        /// Why; it is kept in the history
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// Show which model was the champion when, and who promoted it
+    #[command(after_help = "Examples:
+    tracewise models history
+    tracewise models history --at 2026-11-10T03:12:00Z")]
+    History {
+        /// Only the champion at this time
+        #[arg(long, value_name = "TIME", value_parser = parse_time)]
+        at: Option<Timestamp>,
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show in which settings, thresholds and metrics two versions differ
+    Diff {
+        before: String,
+        after: String,
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 #[derive(Debug, Subcommand)]

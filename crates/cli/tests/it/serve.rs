@@ -15,13 +15,13 @@ use crate::crash::next;
 use crate::{json_of, stdout_of, tracewise};
 
 /// A service in a process of its own.
-struct Process {
+pub struct Process {
     child: Child,
-    port: u16,
+    pub port: u16,
 }
 
 impl Process {
-    fn start(folder: &Path, config: Option<&Path>) -> Self {
+    pub fn start(folder: &Path, config: Option<&Path>) -> Self {
         let mut command = tracewise();
         if let Some(config) = config {
             command.arg("--config").arg(config);
@@ -49,7 +49,7 @@ impl Process {
     }
 
     /// Stops it and returns what it has logged.
-    fn stop(mut self) -> String {
+    pub fn stop(mut self) -> String {
         let begin = Instant::now();
         self.signal(rustix::process::Signal::TERM);
         assert!(self.child.wait().unwrap().success());

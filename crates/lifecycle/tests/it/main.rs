@@ -185,7 +185,7 @@ async fn a_store_of_a_newer_program_is_refused() {
 }
 
 /// The tables of each version that was released, as SQLite describes them.
-const SCHEMAS: [&str; 1] = [include_str!("schema-v1.sql")];
+const SCHEMAS: [&str; 2] = [include_str!("schema-v1.sql"), include_str!("schema-v2.sql")];
 
 /// The tables of a store in a file.
 async fn schema_of(url: &str) -> String {

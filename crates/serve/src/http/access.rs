@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 21] = [
+pub const ROUTES: [(&str, &str, Access); 24] = [
     ("GET", "/healthz", Access::Public),
     ("GET", "/readyz", Access::Public),
     ("GET", "/openapi.json", Access::Public),
@@ -49,6 +49,9 @@ pub const ROUTES: [(&str, &str, Access); 21] = [
     ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events/{id}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/models", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/promotions", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/models/{version}/promote", Access::Role(Role::Admin)),
+    ("POST", "/api/v1/rollback", Access::Role(Role::Admin)),
     ("GET", "/api/v1/timings", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/stream", Access::Role(Role::Viewer)),
 ];

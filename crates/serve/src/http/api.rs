@@ -1,4 +1,4 @@
-//! `/api/v1`: the state of the cluster, events, models.
+//! `/api/v1`: the state of the cluster, events, sessions.
 
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
@@ -26,7 +26,6 @@ use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path, Query};
 use super::limits::too_many;
 use crate::live::{JobScore, NodeScores, NodeSummary, ThreadScore, score_byte};
-use crate::models;
 use crate::service::Service;
 
 const MAX_PAGE: usize = 1_000;
@@ -35,7 +34,7 @@ pub const SESSION_LENGTH: Millis = Millis(12 * 3_600_000);
 /// Changes that are read from the store at a time.
 const N_CHANGES: i64 = 100;
 
-type Shared = State<Arc<Service>>;
+pub type Shared = State<Arc<Service>>;
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -46,7 +45,7 @@ pub struct List<T> {
 }
 
 impl<T> List<T> {
-    fn whole(items: Vec<T>) -> Json<Self> {
+    pub fn whole(items: Vec<T>) -> Json<Self> {
         Json(Self { items, next: None })
     }
 }
@@ -341,23 +340,6 @@ pub async fn event(State(service): Shared, Path(id): Path<String>) -> Result<Jso
     let event = event.ok_or_else(|| ApiError::not_found(format!("there is no event {id:?}")))?;
     let similar = service.store.similar(&id, N_SIMILAR).await?;
     Ok(Json(EventDetail { event, similar }))
-}
-
-/// A version of the model.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct ModelItem {
-    pub version: String,
-    /// Whether it is in use.
-    pub in_use: bool,
-}
-
-/// All versions of the model, the newest first.
-#[utoipa::path(get, path = "/api/v1/models", tag = "models", responses(
-    (status = 200, body = List<ModelItem>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
-pub async fn model_versions(State(service): Shared) -> Json<List<ModelItem>> {
-    let in_use = service.scoring.model();
-    let item = |(version, _)| ModelItem { in_use: in_use.as_ref() == Some(&version), version };
-    List::whole(models::versions(&service.settings().data).into_iter().map(item).collect())
 }
 
 /// Time spent in a stage of the pipeline.

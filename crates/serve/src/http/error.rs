@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use lifecycle::StoreError;
+use lifecycle::{RegistryError, StoreError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -61,6 +61,15 @@ impl From<StoreError> for ApiError {
                 tracing::warn!("{other}");
                 Self::unavailable("the metadata store does not respond; try again")
             }
+        }
+    }
+}
+
+impl From<RegistryError> for ApiError {
+    fn from(error: RegistryError) -> Self {
+        match error {
+            RegistryError::Store(error) => error.into(),
+            other => Self { status: StatusCode::CONFLICT, code: "conflict", message: other.to_string() },
         }
     }
 }

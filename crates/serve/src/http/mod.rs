@@ -8,6 +8,7 @@ mod event_schema;
 mod extract;
 pub mod limits;
 pub mod metrics;
+mod models;
 pub mod oidc;
 mod page;
 mod threads;
@@ -67,7 +68,10 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api::job))
         .routes(routes!(api::events))
         .routes(routes!(api::event))
-        .routes(routes!(api::model_versions))
+        .routes(routes!(models::models))
+        .routes(routes!(models::promotions))
+        .routes(routes!(models::promote))
+        .routes(routes!(models::rollback))
         .routes(routes!(api::timings))
         .routes(routes!(api::stream))
         .routes(routes!(api::log_in, api::log_out))

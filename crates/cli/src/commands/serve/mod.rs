@@ -1,6 +1,7 @@
 //! `tracewise serve`
 
 pub mod demo;
+pub mod models;
 pub mod token;
 
 use std::path::Path;
@@ -8,14 +9,17 @@ use std::process::ExitCode;
 
 use ::serve::{Running, ServeSettings, Supervisor};
 use anyhow::Context;
+use lifecycle::Store;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::ServeArgs;
+use crate::args::{ServeArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::print;
 
 /// Threads for requests; scoring has its own.
 const N_REQUEST_THREADS: usize = 2;
+/// Who changes the state of the service on the command line.
+const ACTOR: &str = "command line";
 
 pub fn run(args: &ServeArgs, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = Config::load(file)?;
@@ -39,6 +43,16 @@ fn settings(args: &ServeArgs, config: &Config) -> ServeSettings {
     }
     settings.agents.targets.extend(args.agents.iter().cloned());
     settings
+}
+
+/// The metadata store of the service.
+async fn open_store(args: &StoreArgs, config: &Config) -> anyhow::Result<Store> {
+    if !config.serve.store.is_empty() {
+        return Ok(Store::open(&config.serve.store).await?);
+    }
+    let data = args.data.as_ref().unwrap_or(&config.serve.data);
+    files::create_dirs(data)?;
+    Ok(Store::open_file(&data.join("metadata.db")).await?)
 }
 
 pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

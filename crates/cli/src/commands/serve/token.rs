@@ -3,18 +3,15 @@
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use lifecycle::{NewToken, Role, Store, Token};
+use lifecycle::{NewToken, Role, Token};
 use serde_json::json;
 use workload::Timestamp;
 
-use super::runtime;
-use crate::args::{StoreArgs, TokenCommand};
+use super::{ACTOR, open_store, runtime};
+use crate::args::TokenCommand;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::times::show_time;
-
-/// Who changes tokens on the command line.
-const ACTOR: &str = "command line";
 
 pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
     runtime()?.block_on(async {
@@ -25,7 +22,7 @@ pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
                     nodes.is_empty() || role == Role::Ingest,
                     "--node is for the role ingest; a {role} sees all nodes"
                 );
-                let store = open(&store, config).await?;
+                let store = open_store(&store, config).await?;
                 let (token, secret) = store.add_token(&NewToken { name, role, nodes }, ACTOR, now).await?;
                 if json {
                     print_json(&json!({ "id": token.id, "role": token.role, "token": secret.reveal() }))?;
@@ -35,25 +32,16 @@ pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
                 }
             }
             TokenCommand::List { store, json } => {
-                let tokens = open(&store, config).await?.tokens().await?;
+                let tokens = open_store(&store, config).await?.tokens().await?;
                 if json { print_json(&json!(tokens))? } else { print_tokens(&tokens)? }
             }
             TokenCommand::Revoke { id, store } => {
-                open(&store, config).await?.revoke_token(&id, ACTOR, now).await?;
+                open_store(&store, config).await?.revoke_token(&id, ACTOR, now).await?;
                 print(&format!("token {id} is revoked"))?;
             }
         }
         Ok(ExitCode::SUCCESS)
     })
-}
-
-async fn open(args: &StoreArgs, config: &Config) -> anyhow::Result<Store> {
-    if !config.serve.store.is_empty() {
-        return Ok(Store::open(&config.serve.store).await?);
-    }
-    let data = args.data.as_ref().unwrap_or(&config.serve.data);
-    files::create_dirs(data)?;
-    Ok(Store::open_file(&data.join("metadata.db")).await?)
 }
 
 fn print_tokens(tokens: &[Token]) -> anyhow::Result<()> {

@@ -1,0 +1,485 @@
+//! The registry of models: versions, which of them is the champion, and who promoted what when.
+//!
+//! Artifacts are directories below `models/`; everything else is in the metadata store.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use detect::TrainedDetector;
+use learn::artifact::{Artifact, ArtifactError, DataOrigin, hexadecimal};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use sqlx::any::AnyRow;
+use sqlx::{Connection, Row};
+use workload::Timestamp;
+
+use crate::audit;
+use crate::store::{Store, StoreError};
+use crate::tokens::to_json;
+
+const MODELS: &str = "models";
+/// The longest name of a version.
+const MAX_NAME: usize = 100;
+/// Lists of so many values are compared one by one.
+const MAX_ITEMS: usize = 8;
+
+/// Why the registry did not do what was asked. Nothing has changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("model {version} cannot be used: {reason}")]
+    Unusable { version: String, reason: String },
+    #[error("there is no earlier champion")]
+    NoEarlier,
+    #[error("{0:?} is not the name of a version: use letters, digits, `-`, `_` and `.`")]
+    Name(String),
+    #[error("model {0} exists already")]
+    Exists(String),
+    #[error(transparent)]
+    Artifact(#[from] ArtifactError),
+}
+
+impl From<sqlx::Error> for RegistryError {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// What a model is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Alias {
+    /// It decides about events.
+    Champion,
+    /// It runs beside the champion, and may replace it.
+    Challenger,
+}
+
+impl Alias {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Champion => "champion",
+            Self::Challenger => "challenger",
+        }
+    }
+}
+
+impl fmt::Display for Alias {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Alias {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "champion" => Ok(Self::Champion),
+            "challenger" => Ok(Self::Challenger),
+            _ => Err(format!("{text:?} is not `champion` or `challenger`")),
+        }
+    }
+}
+
+/// A version of the model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelVersion {
+    /// The name of its directory.
+    pub version: String,
+    /// The detector, such as `hierarchy`.
+    pub detector: String,
+    pub added: Timestamp,
+    /// The version that it was trained from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// The data that it was trained with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<DataOrigin>,
+    /// The version of Tracewise that trained it.
+    pub product_version: String,
+    pub weights_sha256: String,
+    /// What was measured when it was trained.
+    #[serde(default)]
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// How a model got an alias.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Move {
+    Promoted,
+    /// It had the alias before, and the model after it was given up.
+    Restored,
+}
+
+/// One row of the history of an alias.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Promotion {
+    pub number: i64,
+    pub alias: Alias,
+    pub version: String,
+    pub what: Move,
+    pub time: Timestamp,
+    /// Who or what promoted it.
+    pub actor: String,
+    pub reason: String,
+}
+
+/// A value in which two versions differ.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    pub name: String,
+    pub before: String,
+    pub after: String,
+}
+
+/// A model that was read.
+pub struct Loaded {
+    pub model: ModelVersion,
+    pub detector: TrainedDetector,
+}
+
+/// Versions of the model and their aliases.
+#[derive(Debug, Clone)]
+pub struct Registry {
+    store: Store,
+    folder: PathBuf,
+}
+
+impl Registry {
+    /// The registry of a service with this data directory.
+    pub fn new(store: Store, data: &Path) -> Self {
+        Self { store, folder: data.join(MODELS) }
+    }
+
+    /// The directory of a version.
+    pub fn path(&self, version: &str) -> PathBuf {
+        self.folder.join(version)
+    }
+
+    /// All versions, the newest first.
+    pub async fn versions(&self) -> Result<Vec<ModelVersion>, RegistryError> {
+        let rows = sqlx::query("SELECT document FROM models ORDER BY number DESC")
+            .fetch_all(self.store.readers())
+            .await?;
+        rows.iter().map(model).collect()
+    }
+
+    /// One version.
+    pub async fn version(&self, version: &str) -> Result<ModelVersion, RegistryError> {
+        let row = sqlx::query("SELECT document FROM models WHERE version = $1")
+            .bind(version)
+            .fetch_optional(self.store.readers())
+            .await?;
+        let missing = || StoreError::NotFound { what: format!("model {version}") };
+        model(&row.ok_or_else(missing)?)
+    }
+
+    /// Registers the artifact in the directory of a version.
+    pub async fn add(
+        &self,
+        version: &str,
+        metrics: BTreeMap<String, f64>,
+        now: Timestamp,
+    ) -> Result<ModelVersion, RegistryError> {
+        check_name(version)?;
+        let manifest = Artifact::manifest(&self.path(version))?;
+        let detector = manifest.kind.strip_prefix("detect/").unwrap_or(&manifest.kind).to_owned();
+        let model = ModelVersion {
+            version: version.to_owned(),
+            detector,
+            added: now,
+            parent: manifest.provenance.parent,
+            data: manifest.provenance.data,
+            product_version: manifest.product_version,
+            weights_sha256: manifest.weights_sha256,
+            metrics,
+        };
+        let document = to_json(&model)?;
+        let mut connection = self.store.writer().await?;
+        let mut transaction = connection.begin().await?;
+        let known = sqlx::query("SELECT version FROM models WHERE version = $1")
+            .bind(version)
+            .fetch_optional(&mut *transaction)
+            .await?;
+        if known.is_some() {
+            return Err(RegistryError::Exists(version.to_owned()));
+        }
+        sqlx::query(
+            "INSERT INTO models (version, number, document)
+             VALUES ($1, (SELECT COALESCE(MAX(number), 0) + 1 FROM models), $2)",
+        )
+        .bind(version)
+        .bind(document)
+        .execute(&mut *transaction)
+        .await?;
+        transaction.commit().await?;
+        Ok(model)
+    }
+
+    /// Copies a model that was trained elsewhere, and registers it.
+    pub async fn import(
+        &self,
+        source: &Path,
+        version: &str,
+        now: Timestamp,
+    ) -> Result<ModelVersion, RegistryError> {
+        check_name(version)?;
+        let path = self.path(version);
+        if path.exists() {
+            return Err(RegistryError::Exists(version.to_owned()));
+        }
+        Artifact::read(source, "detect")?.write(&path)?;
+        self.add(version, BTreeMap::new(), now).await
+    }
+
+    /// Registers directories that nobody has registered, in the order of their names.
+    pub async fn adopt(&self, now: Timestamp) -> Result<Vec<String>, RegistryError> {
+        let known = self.versions().await?;
+        let mut found: Vec<String> = Vec::new();
+        for entry in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            let is_new = known.iter().all(|model| model.version != name) && check_name(&name).is_ok();
+            if is_new && entry.path().join("manifest.json").exists() {
+                found.push(name);
+            }
+        }
+        found.sort();
+        let mut adopted = Vec::new();
+        for version in found {
+            match self.add(&version, BTreeMap::new(), now).await {
+                Ok(_) => adopted.push(version),
+                Err(error @ RegistryError::Store(_)) => return Err(error),
+                Err(error) => tracing::error!("model {version} is not registered: {error}"),
+            }
+        }
+        Ok(adopted)
+    }
+
+    /// Gives an alias to a version, after its artifact was read as a whole.
+    pub async fn promote(
+        &self,
+        alias: Alias,
+        version: &str,
+        actor: &str,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Promotion, RegistryError> {
+        self.version(version).await?;
+        self.load(version)?;
+        self.give(alias, version, Move::Promoted, actor, reason, now).await
+    }
+
+    /// Makes the champion before this one the champion again.
+    pub async fn rollback(
+        &self,
+        actor: &str,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Promotion, RegistryError> {
+        let champions = self.champions().await?;
+        let [.., earlier, _] = &champions[..] else { return Err(RegistryError::NoEarlier) };
+        self.load(earlier)?;
+        self.give(Alias::Champion, earlier, Move::Restored, actor, reason, now).await
+    }
+
+    async fn give(
+        &self,
+        alias: Alias,
+        version: &str,
+        what: Move,
+        actor: &str,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Promotion, RegistryError> {
+        let mut connection = self.store.writer().await?;
+        let mut transaction = connection.begin().await?;
+        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM promotions")
+            .fetch_one(&mut *transaction)
+            .await?;
+        let promotion = Promotion {
+            number: row.try_get::<i64, _>(0)? + 1,
+            alias,
+            version: version.to_owned(),
+            what,
+            time: now,
+            actor: actor.to_owned(),
+            reason: reason.to_owned(),
+        };
+        sqlx::query(
+            "INSERT INTO promotions (number, alias, version, what, time_ms, actor, reason)
+             VALUES ($1, $2, $3, $4, $5, $6, $7)",
+        )
+        .bind(promotion.number)
+        .bind(alias.name())
+        .bind(version)
+        .bind(what.name())
+        .bind(now.0)
+        .bind(actor)
+        .bind(reason)
+        .execute(&mut *transaction)
+        .await?;
+        let detail = format!("{version} as {alias}: {reason}");
+        audit::append(&mut transaction, now, actor, what.name(), &detail).await?;
+        transaction.commit().await?;
+        Ok(promotion)
+    }
+
+    /// The history of an alias, the newest first.
+    pub async fn history(&self, alias: Alias, limit: usize) -> Result<Vec<Promotion>, RegistryError> {
+        let rows = sqlx::query("SELECT * FROM promotions WHERE alias = $1 ORDER BY number DESC LIMIT $2")
+            .bind(alias.name())
+            .bind(limit as i64)
+            .fetch_all(self.store.readers())
+            .await?;
+        rows.iter().map(promotion).collect()
+    }
+
+    /// Who had an alias at a time.
+    pub async fn holder_at(&self, alias: Alias, time: Timestamp) -> Result<Option<Promotion>, RegistryError> {
+        let row = sqlx::query(
+            "SELECT * FROM promotions WHERE alias = $1 AND time_ms <= $2 ORDER BY number DESC LIMIT 1",
+        )
+        .bind(alias.name())
+        .bind(time.0)
+        .fetch_optional(self.store.readers())
+        .await?;
+        row.as_ref().map(promotion).transpose()
+    }
+
+    /// Who has an alias.
+    pub async fn holder(&self, alias: Alias) -> Result<Option<Promotion>, RegistryError> {
+        self.holder_at(alias, Timestamp::MAX).await
+    }
+
+    /// The champions that were not given up, the one in force last.
+    async fn champions(&self) -> Result<Vec<String>, RegistryError> {
+        let mut champions: Vec<String> = Vec::new();
+        for promotion in self.history(Alias::Champion, usize::MAX >> 1).await?.into_iter().rev() {
+            match promotion.what {
+                Move::Promoted if champions.last() == Some(&promotion.version) => {}
+                Move::Promoted => champions.push(promotion.version),
+                Move::Restored => drop(champions.pop()),
+            }
+        }
+        Ok(champions)
+    }
+
+    /// Reads a model, which has to raise events.
+    fn load(&self, version: &str) -> Result<TrainedDetector, RegistryError> {
+        let unusable = |reason: String| RegistryError::Unusable { version: version.to_owned(), reason };
+        let detector =
+            TrainedDetector::read(&self.path(version)).map_err(|error| unusable(error.to_string()))?;
+        match detector.calibration {
+            Some(_) => Ok(detector),
+            None => Err(unusable("it has no thresholds".into())),
+        }
+    }
+
+    /// The settings, thresholds and metrics in which two versions differ.
+    pub async fn differences(&self, before: &str, after: &str) -> Result<Vec<Difference>, RegistryError> {
+        let [before, after] = [self.values(before).await?, self.values(after).await?];
+        let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+        let value = |values: &BTreeMap<String, String>, name: &String| {
+            values.get(name).cloned().unwrap_or_else(|| "–".into())
+        };
+        let pairs = names.into_iter().map(|name| Difference {
+            name: name.clone(),
+            before: value(&before, name),
+            after: value(&after, name),
+        });
+        Ok(pairs.filter(|one| one.before != one.after).collect())
+    }
+
+    /// Everything about a version that fits into a table.
+    async fn values(&self, version: &str) -> Result<BTreeMap<String, String>, RegistryError> {
+        let model = self.version(version).await?;
+        let manifest = Artifact::manifest(&self.path(version))?;
+        let mut values = BTreeMap::new();
+        flatten("", &manifest.body, &mut values);
+        values.insert("detector".into(), model.detector);
+        values.insert("product_version".into(), model.product_version);
+        let data = model.data.unwrap_or_default();
+        values.extend(data.sha256.map(|hash| ("data.sha256".to_owned(), hash)));
+        values.extend(
+            model.metrics.into_iter().map(|(name, value)| (format!("metrics.{name}"), value.to_string())),
+        );
+        Ok(values)
+    }
+
+    /// The champion, or the last one before it that can be read.
+    pub async fn champion(&self) -> Result<Option<Loaded>, RegistryError> {
+        for version in self.champions().await?.into_iter().rev() {
+            match self.load(&version) {
+                Ok(detector) => {
+                    return Ok(Some(Loaded { model: self.version(&version).await?, detector }));
+                }
+                Err(error) => tracing::error!("{error}; the champion before it is used"),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The values of a JSON document by their paths. Long lists are named by their hash.
+fn flatten(path: &str, value: &Value, values: &mut BTreeMap<String, String>) {
+    let inner = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    match value {
+        Value::Object(fields) => fields.iter().for_each(|(name, value)| flatten(&inner(name), value, values)),
+        Value::Array(items) if items.len() <= MAX_ITEMS => {
+            items.iter().enumerate().for_each(|(at, value)| flatten(&inner(&at.to_string()), value, values));
+        }
+        Value::Array(items) => {
+            let hash = hexadecimal(&Sha256::digest(value.to_string()));
+            values.insert(path.to_owned(), format!("{} values ({})", items.len(), &hash[..8]));
+        }
+        Value::String(text) => drop(values.insert(path.to_owned(), text.clone())),
+        other => drop(values.insert(path.to_owned(), other.to_string())),
+    }
+}
+
+impl Move {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Promoted => "promoted",
+            Self::Restored => "restored",
+        }
+    }
+}
+
+/// A name that is a name of a directory, and nothing else.
+fn check_name(version: &str) -> Result<(), RegistryError> {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_.".contains(character);
+    let is_name = !version.is_empty() && version.len() <= MAX_NAME && !version.starts_with('.');
+    if is_name && version.chars().all(is_plain) {
+        return Ok(());
+    }
+    Err(RegistryError::Name(version.to_owned()))
+}
+
+fn model(row: &AnyRow) -> Result<ModelVersion, RegistryError> {
+    let document: String = row.try_get("document")?;
+    let damaged = |error: serde_json::Error| StoreError::Damaged(error.to_string());
+    Ok(serde_json::from_str(&document).map_err(damaged)?)
+}
+
+fn promotion(row: &AnyRow) -> Result<Promotion, RegistryError> {
+    let what = match row.try_get::<String, _>("what")?.as_str() {
+        "restored" => Move::Restored,
+        _ => Move::Promoted,
+    };
+    Ok(Promotion {
+        number: row.try_get("number")?,
+        alias: row.try_get::<String, _>("alias")?.parse().map_err(StoreError::Damaged)?,
+        version: row.try_get("version")?,
+        what,
+        time: Timestamp(row.try_get("time_ms")?),
+        actor: row.try_get("actor")?,
+        reason: row.try_get("reason")?,
+    })
+}
