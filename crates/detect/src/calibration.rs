@@ -23,6 +23,8 @@ const N_RESAMPLED: usize = 200;
 const ENOUGH_JOBS: usize = 50;
 /// A kind needs this many units for thresholds of its own.
 const MIN_UNITS_OF_KIND: usize = 20;
+/// The part of the values that a margin refers to. The others may come from a disturbance of several jobs at once.
+const BULK: f64 = 0.95;
 /// No threshold is set for a probability above this.
 const MAX_PROBABILITY: f64 = 0.5;
 /// The standard deviation of the logarithm of a threshold that no unit supports.
@@ -192,6 +194,14 @@ const fn min_units(evidence: Evidence) -> usize {
     }
 }
 
+/// All values except the largest.
+fn bulk(values: &[f64]) -> Vec<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.truncate((sorted.len() as f64 * BULK).ceil() as usize);
+    sorted
+}
+
 /// The values of all sources that were observed, by subject.
 struct Sources {
     by_evidence: BTreeMap<Evidence, Vec<Vec<f64>>>,
@@ -219,8 +229,10 @@ impl Sources {
     fn values(&self, probabilities: &BTreeMap<Evidence, f64>) -> BTreeMap<Evidence, f64> {
         let value = |(evidence, probability): (&Evidence, &f64)| {
             let all: Vec<f64> = self.by_evidence.get(evidence)?.iter().flatten().copied().collect();
-            let value =
-                TailFit::new(&all, evidence.prior_excess())?.threshold(*probability) * evidence.margin();
+            let threshold_of =
+                |values: &[f64]| Some(TailFit::new(values, evidence.prior_excess())?.threshold(*probability));
+            // Disturbances that the data contains are in the tail already, and need no margin.
+            let value = threshold_of(&all)?.max(evidence.margin() * threshold_of(&bulk(&all))?);
             Some((*evidence, value.min(evidence.ceiling() + evidence.floor())))
         };
         let mut values: BTreeMap<Evidence, f64> = probabilities.iter().filter_map(value).collect();
@@ -348,8 +360,10 @@ mod tests {
 
     #[test]
     fn the_budget_holds_however_many_sources_share_it() {
-        let few = [Evidence::Job];
-        let many = [Evidence::Job, Evidence::Memory, Evidence::Excess, Evidence::Thread, Evidence::Peers];
+        // Sources without a margin.
+        let few = [Evidence::LastingJob];
+        let many =
+            [Evidence::LastingJob, Evidence::Memory, Evidence::LastingThread, Evidence::LastingCombined];
         for sources in [&few[..], &many[..]] {
             for n_jobs in [60, 2_000] {
                 let calibration = Calibration::fit(&units(n_jobs, sources, 5), 10.0, None, 1).unwrap();
@@ -363,12 +377,39 @@ mod tests {
 
     #[test]
     fn a_larger_budget_finds_more() {
-        let costs = BudgetCosts::new(&units(500, &[Evidence::Job], 5));
+        let costs = BudgetCosts::new(&units(500, &[Evidence::LastingJob], 5));
         let jobs: Vec<BTreeMap<Evidence, f64>> =
-            (0..100).map(|at| [(Evidence::Job, 1.0 + 0.05 * f64::from(at))].into()).collect();
+            (0..100).map(|at| [(Evidence::LastingJob, 1.0 + 0.05 * f64::from(at))].into()).collect();
         let found = costs.found("leak", false, &jobs);
         assert!(found.n_found.is_sorted() && found.n_found[0] < found.n_found[2], "{found:?}");
         assert!(found.n_found[0] > 10 && found.n_jobs == 100, "{found:?}");
+    }
+
+    #[test]
+    fn brief_evidence_has_a_margin_unless_the_data_contain_a_disturbance() {
+        let usual = units(200, &[Evidence::Job], 5);
+        let threshold =
+            |units: &Units| Calibration::fit(units, 1.0, None, 1).unwrap().thresholds[&Evidence::Job].value;
+        let brief = threshold(&usual);
+        let lasting = Calibration::fit(&units(200, &[Evidence::LastingJob], 5), 1.0, None, 1).unwrap();
+        assert!(brief > 4.0 * lasting.thresholds[&Evidence::LastingJob].value, "{brief}");
+        // Three jobs at once.
+        let mut disturbed = units(200, &[Evidence::Job], 5);
+        for batch in 0..6 {
+            let job = |number: i64| Observation {
+                subject: Subject::Job {
+                    node: NodeName::new("n1").unwrap(),
+                    job: JobId::new(number.to_string()).unwrap(),
+                },
+                evidence: Evidence::Job,
+                value: 12.0,
+                window: 0,
+            };
+            let end = Timestamp::from_seconds(1_800_100_000 + batch * 10);
+            disturbed.add(end, &[job(1_000), job(1_001), job(1_002)]);
+        }
+        let with = threshold(&disturbed);
+        assert!(with > 12.0 && with < 2.0 * brief, "{with} {brief}");
     }
 
     #[test]

@@ -146,17 +146,13 @@ impl Evidence {
         }
     }
 
-    /// The factor on thresholds. Validation data does not contain every disturbance that is normal, such as a stall
-    /// of storage. Those are over soon, so brief evidence has to be much stronger than the budget asks for.
+    /// The smallest threshold, as a multiple of the one that most validation jobs give. Validation data does not contain
+    /// every disturbance that is normal, such as a stall of storage. Those are over soon, so brief evidence has to be
+    /// much stronger than the budget asks for.
     pub const fn margin(self) -> f64 {
         match self {
-            Self::Error
-            | Self::Excess
-            | Self::Thread
-            | Self::Peers
-            | Self::Job
-            | Self::Node
-            | Self::Cluster => 3.0,
+            Self::Excess | Self::Thread | Self::Peers | Self::Job | Self::Node | Self::Cluster => 8.0,
+            Self::Error => 3.0,
             // A logarithm.
             Self::Combined => 1.2,
             _ => 1.0,

@@ -347,21 +347,23 @@ struct ByComponent {
 }
 
 impl Scales {
-    /// Fits pairs of a component and a distance. A component with few of them has the scale of all.
+    /// Fits pairs of a component and a distance. A component with few of them has the median scale of the others: with
+    /// the largest, whatever is near to a rare component would never be far.
     fn fit(distances: &[(usize, f64)], fraction: f64) -> Self {
-        let usual = |wanted: &dyn Fn(usize) -> bool| {
-            let chosen = distances.iter().filter(|(component, _)| wanted(*component));
-            let mut chosen: Vec<f64> = chosen.map(|(_, distance)| *distance).collect();
-            chosen.sort_by(f64::total_cmp);
-            (chosen.len() >= MIN_IN_COMPONENT).then(|| quantile(&chosen, fraction).max(1.0))
-        };
-        let of_all = usual(&|_| true).unwrap_or(1.0);
         let n_components = distances.iter().map(|(component, _)| component + 1).max().unwrap_or(0);
-        Self(
-            (0..n_components)
-                .map(|wanted| usual(&|component| component == wanted).unwrap_or(of_all))
-                .collect(),
-        )
+        let mut by_component = vec![Vec::new(); n_components];
+        for (component, distance) in distances {
+            by_component[*component].push(*distance);
+        }
+        let scale = |mut distances: Vec<f64>| {
+            distances.sort_by(f64::total_cmp);
+            (distances.len() >= MIN_IN_COMPONENT).then(|| quantile(&distances, fraction).max(1.0))
+        };
+        let scales: Vec<Option<f64>> = by_component.into_iter().map(scale).collect();
+        let mut known: Vec<f64> = scales.iter().flatten().copied().collect();
+        known.sort_by(f64::total_cmp);
+        let usual = if known.is_empty() { 1.0 } else { quantile(&known, 0.5) };
+        Self(scales.into_iter().map(|scale| scale.unwrap_or(usual)).collect())
     }
 
     fn of(&self, component: usize) -> f64 {
