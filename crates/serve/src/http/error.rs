@@ -69,6 +69,7 @@ impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
         match error {
             RegistryError::Store(error) => error.into(),
+            RegistryError::NoEarlier => Self::not_found(error.to_string()),
             other => Self { status: StatusCode::CONFLICT, code: "conflict", message: other.to_string() },
         }
     }

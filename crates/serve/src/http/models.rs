@@ -105,6 +105,7 @@ pub async fn models(State(service): Shared) -> Result<Json<List<ModelItem>>, Api
 
 /// Which promotions are wanted.
 #[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
 pub struct PromotionQuery {
     /// Only the one that was in force at this time, in seconds since 1970.
     at: Option<f64>,
@@ -154,7 +155,8 @@ pub async fn promote(
 /// Makes the champion before this one the champion again.
 #[utoipa::path(post, path = "/api/v1/rollback", request_body = Reason, tag = "models", responses(
     (status = 200, body = PromotionItem), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody),
-    (status = 409, body = ErrorBody), (status = 415, body = ErrorBody), (status = 422, body = ErrorBody)))]
+    (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 415, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
 pub async fn rollback(
     State(service): Shared,
     Extension(client): Extension<Client>,
