@@ -236,7 +236,7 @@ async fn write(cluster: Arc<Cluster>, url: String, n_seconds: usize) -> anyhow::
     net::install_tls_provider();
     let client = reqwest::Client::builder().pool_max_idle_per_host(N_SHARDS).build()?;
     let sent = Arc::new(Sent::default());
-    let begin = Instant::now();
+    let (begin, first) = (Instant::now(), now());
     let shards = (0..N_SHARDS).map(|shard| {
         let (cluster, url, client, sent) = (cluster.clone(), url.clone(), client.clone(), sent.clone());
         tokio::spawn(async move {
@@ -244,13 +244,15 @@ async fn write(cluster: Arc<Cluster>, url: String, n_seconds: usize) -> anyhow::
             for second in 0..n_seconds {
                 tokio::time::sleep_until((begin + Duration::from_secs(second as u64)).into()).await;
                 for node in (shard..cluster.nodes.len()).step_by(N_SHARDS) {
-                    let (scraped, after) = (now(), Millis(begin.elapsed().as_millis() as i64));
+                    // A scraper goes on while its requests wait; each node has its own moment in a second.
+                    let after = Millis((second * 1_000 + node * 7 % 1_000) as i64);
+                    let scraped = first + after;
                     let reading =
                         cluster.reading(node, after, scraped).context("the recording is too short")?;
                     let body = encoder.request(&reading)?;
                     sent.bytes.fetch_add(body.len() as u64, Relaxed);
                     post(&client, &url, body, &sent).await?;
-                    let waited = (now() - scraped).0 as u64;
+                    let waited = (now() - scraped).0.max(0) as u64;
                     sent.longest.fetch_max(waited, Relaxed);
                     sent.total_millis.fetch_add(waited, Relaxed);
                 }
