@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use agent::remote_write::message::v1::WriteRequest;
 use anyhow::{Context, bail};
 use archive::{Archive, Replay, Selection, Settings};
 use prost::Message;
@@ -117,39 +118,6 @@ fn source() -> Source {
 
 fn now() -> Timestamp {
     Timestamp::from(SystemTime::now())
-}
-
-/// Remote write messages of version 1.0, as an encoder writes them that knows nothing about us.
-mod message {
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct WriteRequest {
-        #[prost(message, repeated, tag = "1")]
-        pub timeseries: Vec<TimeSeries>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct TimeSeries {
-        #[prost(message, repeated, tag = "1")]
-        pub labels: Vec<Label>,
-        #[prost(message, repeated, tag = "2")]
-        pub samples: Vec<Sample>,
-    }
-
-    #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Label {
-        #[prost(string, tag = "1")]
-        pub name: String,
-        #[prost(string, tag = "2")]
-        pub value: String,
-    }
-
-    #[derive(Clone, Copy, PartialEq, prost::Message)]
-    pub struct Sample {
-        #[prost(double, tag = "1")]
-        pub value: f64,
-        #[prost(int64, tag = "2")]
-        pub timestamp: i64,
-    }
 }
 
 /// The series of a scrape of the agent that a reading came from.
@@ -356,7 +324,7 @@ fn decode(cluster: &Cluster, n_rounds: usize) -> anyhow::Result<()> {
     let mut encoder = Encoder::default();
     encoder.scrape(&reading);
     let (bytes, n_samples) = (&encoder.bytes, encoder.n_samples);
-    let decoded = message::WriteRequest::decode(&bytes[..])?;
+    let decoded = WriteRequest::decode(&bytes[..])?;
     let expected: f64 =
         decoded.timeseries.iter().flat_map(|series| &series.samples).map(|one| one.value).sum();
     let ours = || -> anyhow::Result<f64> {
@@ -373,7 +341,7 @@ fn decode(cluster: &Cluster, n_rounds: usize) -> anyhow::Result<()> {
         Ok(sum)
     };
     let prost = || -> anyhow::Result<f64> {
-        let request = message::WriteRequest::decode(&bytes[..])?;
+        let request = WriteRequest::decode(&bytes[..])?;
         Ok(request.timeseries.iter().flat_map(|series| &series.samples).map(|one| one.value).sum())
     };
     let timed = |decoder: &dyn Fn() -> anyhow::Result<f64>| -> anyhow::Result<f64> {

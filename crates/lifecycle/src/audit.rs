@@ -102,7 +102,7 @@ pub async fn append(
     .bind(&entry.hash)
     .execute(&mut **transaction)
     .await?;
-    // Whoever keeps the log of the service can tell later whether rows were cut off.
+    // The log of the service shows later whether rows were cut off.
     tracing::info!("audit row {}: {actor}: {action} {detail} (hash {})", entry.number, entry.hash);
     Ok(entry.hash)
 }

@@ -49,7 +49,7 @@ impl From<sqlx::Error> for RegistryError {
     }
 }
 
-/// What a model is used for.
+/// The use of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Alias {
@@ -103,7 +103,7 @@ pub struct ModelVersion {
     /// The version of Tracewise that trained it.
     pub product_version: String,
     pub weights_sha256: String,
-    /// What was measured when it was trained.
+    /// Measurements made when it was trained.
     #[serde(default)]
     pub metrics: BTreeMap<String, f64>,
 }
@@ -355,6 +355,15 @@ impl Registry {
     /// Who has an alias.
     pub async fn holder(&self, alias: Alias) -> Result<Option<Promotion>, RegistryError> {
         self.holder_at(alias, Timestamp::MAX).await
+    }
+
+    /// The promotions in force, of all aliases.
+    pub async fn holders(&self) -> Result<Vec<Promotion>, RegistryError> {
+        let mut holders = Vec::new();
+        for alias in [Alias::Champion, Alias::Challenger] {
+            holders.extend(self.holder(alias).await?);
+        }
+        Ok(holders)
     }
 
     /// The champions that were not given up, the one in force last.

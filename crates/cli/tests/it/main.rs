@@ -52,6 +52,13 @@ fn json_of(command: &mut Command) -> serde_json::Value {
     serde_json::from_str(&stdout_of(command)).unwrap()
 }
 
+/// Simulates a small cluster into an archive.
+fn simulate(campaigns: &str, archive: &Path) {
+    let cluster = ["--nodes", "2", "--threads", "16", "--hours", "0.75", "--seed", "5"];
+    let simulate = ["campaign", "simulate", "--campaigns", campaigns];
+    stdout_of(tracewise().args(simulate).args(cluster).arg("--into").arg(archive));
+}
+
 fn fixture(path: &str) -> PathBuf {
     testbed::workspace().join("fixtures").join(path)
 }

@@ -4,19 +4,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::serve::Process;
-use crate::{json_of, run, stdout_of, tracewise};
+use crate::{json_of, run, simulate, stdout_of, tracewise};
 
 /// Two models of a small simulated cluster that differ in their budget.
 fn two_models(folder: &Path) -> [PathBuf; 2] {
     let history = folder.join("history");
-    let cluster = ["--nodes", "2", "--threads", "16", "--hours", "0.75", "--seed", "5"];
-    stdout_of(
-        tracewise()
-            .args(["campaign", "simulate", "--campaigns", "train=2,validation=1"])
-            .args(cluster)
-            .arg("--into")
-            .arg(&history),
-    );
+    simulate("train=2,validation=1", &history);
     [1, 2].map(|budget| {
         let config = folder.join(format!("{budget}.toml"));
         std::fs::write(&config, format!("[detector]\nfalse_events_per_day = {budget}\n")).unwrap();

@@ -12,7 +12,7 @@ use archive::{Archive, Replay, Selection, Settings};
 use workload::{Millis, Mode, NodeReading, Timestamp, metric, samples};
 
 use crate::crash::next;
-use crate::{json_of, stdout_of, tracewise};
+use crate::{json_of, simulate, stdout_of, tracewise};
 
 /// A service in a process of its own.
 pub struct Process {
@@ -208,14 +208,7 @@ fn scrapes(archive: &Path, set: &str) -> Vec<Batch> {
 fn events_that_were_told_survive_kills_of_the_service() {
     let folder = tempfile::tempdir().unwrap();
     let history = folder.path().join("history");
-    let simulate = ["--nodes", "2", "--threads", "16", "--hours", "0.75", "--seed", "5"];
-    stdout_of(
-        tracewise()
-            .args(["campaign", "simulate", "--campaigns", "train=2,validation=1,test=1"])
-            .args(simulate)
-            .arg("--into")
-            .arg(&history),
-    );
+    simulate("train=2,validation=1,test=1", &history);
     let model = folder.path().join("data/models/m1");
     stdout_of(
         tracewise()

@@ -95,10 +95,7 @@ fn seconds(time: Timestamp) -> f64 {
     (status = 200, body = List<ModelItem>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn models(State(service): Shared) -> Result<Json<List<ModelItem>>, ApiError> {
     let in_use = service.scoring.model();
-    let mut holders = Vec::new();
-    for alias in [Alias::Champion, Alias::Challenger] {
-        holders.extend(service.registry.holder(alias).await?);
-    }
+    let holders = service.registry.holders().await?;
     let models = service.registry.versions().await?.into_iter();
     Ok(List::whole(models.map(|model| ModelItem::new(model, in_use.as_deref(), &holders)).collect()))
 }

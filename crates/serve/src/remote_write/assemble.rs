@@ -169,7 +169,7 @@ impl Assembler {
         Some(number)
     }
 
-    /// What a series is that was not seen before.
+    /// Finds out what a new series is.
     fn learn(&mut self, meaning: Meaning) -> Known {
         if let Meaning::Ignored(reason) = meaning {
             return Known::Ignored(reason);

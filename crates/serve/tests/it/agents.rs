@@ -204,7 +204,7 @@ async fn agents_of_other_versions_are_reported_and_harm_no_others() {
         tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= 200
     })
     .await;
-    assert_eq!(counts.ignored(Ignored::Time), 100, "what is an hour ahead is counted");
+    assert_eq!(counts.ignored(Ignored::Time), 100, "readings an hour ahead are counted");
     running.stop().await;
     agent.stop();
     let expected = [ticks(&jumps[0]), ticks(&jumps[2])].concat();

@@ -54,7 +54,7 @@ pub async fn readings_are_stored(
     };
     has_stored(5).await;
     scraper.kill();
-    // What was under way is stored.
+    // Requests that were being sent are stored.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let n_before = archived(folder).len();
     scraper.start_again();

@@ -27,10 +27,7 @@ async fn run_async(command: ModelsCommand, config: &Config) -> anyhow::Result<Ex
         ModelsCommand::List { store, json } => {
             let registry = open(&store, config).await?;
             let models = registry.versions().await?;
-            let mut holders = Vec::new();
-            for alias in [Alias::Champion, Alias::Challenger] {
-                holders.extend(registry.holder(alias).await?);
-            }
+            let holders = registry.holders().await?;
             if json { print_json(&json!(models))? } else { print_models(&models, &holders)? }
         }
         ModelsCommand::Show { version, store, json } => {
