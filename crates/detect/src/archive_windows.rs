@@ -79,7 +79,8 @@ impl Reading<'_> {
         mut visit: impl FnMut(WindowBatch) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
         let archive = self.archive.with_stop(self.control.stop());
-        let hours = hours_of(&archive.snapshot(Selection::default())?, self.spec.period);
+        let mut hours = hours_of(&archive.snapshot(Selection::default())?, self.spec.period);
+        hours.retain(|hour| self.filter.reaches(None, *hour, *hour + SLICE + self.spec.length()));
         let n_hours = hours.len() as u64;
         for (done, hour) in (1..).zip(hours) {
             for batch in read_again(|| self.slice(&archive, hour))? {
@@ -99,7 +100,7 @@ impl Reading<'_> {
         let selection = Selection { from: from - JOB_MARGIN, to: to + JOB_MARGIN, ..Selection::default() };
         let snapshot = archive.snapshot(selection)?;
         let mut windows = Windows::default();
-        for node in snapshot.nodes() {
+        for node in snapshot.nodes().into_iter().filter(|node| self.filter.reaches(Some(node), from, to)) {
             self.control.check()?;
             windows.add(&snapshot, &node, self.filter, self.spec, from..from + SLICE)?;
         }

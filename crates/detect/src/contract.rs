@@ -95,7 +95,7 @@ fn data(n_channels: usize) -> TrainingData {
 }
 
 fn training(kind: DetectorKind, config: &ValidConfig) -> Training<'_> {
-    Training { kind, config, seed: 7, checkpoint: None, control: Control::default() }
+    Training { kind, config, seed: 7, checkpoint: None, parent: None, control: Control::default() }
 }
 
 /// Validation batches at the stride of events.

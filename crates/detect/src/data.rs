@@ -15,7 +15,7 @@ use crate::config::ValidConfig;
 use crate::detector::Finding;
 use crate::error::DetectError;
 use crate::sample::Sample;
-use crate::split::WindowFilter;
+use crate::split::{Scope, WindowFilter};
 use crate::window::{ThreadWindow, WindowBatch, WindowSpec};
 
 /// How many batches are examined at once.
@@ -221,25 +221,32 @@ impl Examiner<'_> {
 }
 
 impl<'a> Sampler<'a> {
+    /// Samples sets by label, or by the amount of data in an archive without labels.
     pub fn new(
         archive: &'a Archive,
         config: &'a ValidConfig,
         seed: u64,
         control: Control<'a>,
     ) -> archive::Result<Self> {
-        let period = match config.interval {
-            Some(interval) => interval,
-            None => period_of(archive)?,
-        };
-        has_period(archive, period, config.interval.is_some())?;
+        let period = analysed_period(archive, config)?;
         let labels = archive.labels()?;
         let spec = config.window_spec(period, config.window);
-        let mut filters = BTreeMap::new();
         let train = WindowFilter::of_set(archive, &labels, Set::Train, &spec, control)?;
-        for set in Set::ALL {
-            filters.insert(set, train.for_set(set));
-        }
-        Ok(Self { archive, config, seed, control, labels, period, filters })
+        Ok(Self { archive, config, seed, control, labels, period, filters: by_set(&train) })
+    }
+
+    /// Samples sets of a part of an archive by the amount of data. Labels are ignored.
+    pub fn of_scope(
+        archive: &'a Archive,
+        scope: Scope,
+        config: &'a ValidConfig,
+        seed: u64,
+        control: Control<'a>,
+    ) -> archive::Result<Self> {
+        let period = analysed_period(archive, config)?;
+        let spec = config.window_spec(period, config.window);
+        let train = WindowFilter::of_scope(archive, scope, Set::Train, &spec, control)?;
+        Ok(Self { archive, config, seed, control, labels: Vec::new(), period, filters: by_set(&train) })
     }
 
     /// Visits the batches of a set in order of time, at the stride of events.
@@ -332,6 +339,20 @@ impl<'a> Sampler<'a> {
             Reading { archive: self.archive, filter: draw.filter, spec: &spec, control: self.control };
         Sample::draw(&reading, max_windows, self.seed)
     }
+}
+
+/// The sampling period at which an archive is analysed.
+fn analysed_period(archive: &Archive, config: &ValidConfig) -> archive::Result<Millis> {
+    let period = match config.interval {
+        Some(interval) => interval,
+        None => period_of(archive)?,
+    };
+    has_period(archive, period, config.interval.is_some())?;
+    Ok(period)
+}
+
+fn by_set(filter: &WindowFilter) -> BTreeMap<Set, WindowFilter> {
+    Set::ALL.into_iter().map(|set| (set, filter.for_set(set))).collect()
 }
 
 /// One way to cut windows.

@@ -46,7 +46,8 @@ fn thread_window(
     let first = usize::try_from(since / spec.period.0).ok().filter(|_| since >= 0)?;
     let window = trace.window(first, spec.n_steps)?;
     let owner = window.owner()?;
-    if !filter.contains(owner, start, start + spec.length()) {
+    let thread = trace.thread();
+    if !filter.contains(&thread.node, owner, start, start + spec.length()) {
         return None;
     }
     let mut values = Vec::with_capacity(spec.n_steps * spec.n_channels());
@@ -54,7 +55,6 @@ fn thread_window(
         values.extend_from_slice(rates.as_array());
         values.extend(std::iter::repeat_n(0.0, spec.job_channels.len()));
     }
-    let thread = trace.thread();
     Some(ThreadWindow { node: thread.node.clone(), cpu: thread.cpu, owner: owner.clone(), values })
 }
 

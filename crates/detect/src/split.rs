@@ -1,10 +1,13 @@
-//! Which windows belong to training, validation and test: by label, or by the amount of data where there are none.
+//! Which windows belong to training, validation and test: by label, or by the amount of data where there are none; and
+//! which part of an archive is used at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use archive::Archive;
-use workload::{Control, JobId, Label, Owner, Set, Timestamp};
+use serde::{Deserialize, Serialize};
+use workload::{Control, JobId, Label, NodeName, Owner, Set, Timestamp};
 
 use crate::archive_windows::Reading;
 use crate::window::WindowSpec;
@@ -30,6 +33,59 @@ pub enum WindowFilter {
         split: Split,
         set: Set,
     },
+    /// Windows of a part of the archive that pass another filter as well.
+    Within {
+        scope: Arc<Scope>,
+        filter: Box<Self>,
+    },
+}
+
+/// A stretch of time: of a job, of a node, or of the whole cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    pub from: Timestamp,
+    pub to: Timestamp,
+    pub node: Option<NodeName>,
+    pub job: Option<JobId>,
+}
+
+impl Span {
+    /// A stretch of time of the whole cluster.
+    pub fn of_time(from: Timestamp, to: Timestamp) -> Self {
+        Self { from, to, node: None, job: None }
+    }
+
+    fn concerns(&self, node: &NodeName, owner: &Owner) -> bool {
+        self.node.as_ref().is_none_or(|of| of == node)
+            && self.job.as_ref().is_none_or(|of| owner.job() == Some(of))
+    }
+
+    /// Whether it has a moment in common with a stretch of time.
+    pub fn overlaps(&self, start: Timestamp, end: Timestamp) -> bool {
+        start < self.to && end > self.from
+    }
+}
+
+/// A part of an archive.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Windows that lie within one of these are used.
+    pub included: Vec<Span>,
+    /// Windows that overlap with one of these are not.
+    pub excluded: Vec<Span>,
+}
+
+impl Scope {
+    fn contains(&self, node: &NodeName, owner: &Owner, start: Timestamp, end: Timestamp) -> bool {
+        let is_within = |span: &Span| start >= span.from && end <= span.to && span.concerns(node, owner);
+        let is_excluded = |span: &Span| span.overlaps(start, end) && span.concerns(node, owner);
+        self.included.iter().any(is_within) && !self.excluded.iter().any(is_excluded)
+    }
+
+    /// All of its windows.
+    pub fn filter(self) -> WindowFilter {
+        WindowFilter::Within { scope: Arc::new(self), filter: Box::new(WindowFilter::All) }
+    }
 }
 
 /// The time of a campaign.
@@ -50,9 +106,27 @@ impl WindowFilter {
         control: Control<'_>,
     ) -> archive::Result<Self> {
         if labels.is_empty() {
-            return Ok(Self::Unlabelled { split: Split::of(archive, spec, control)?, set });
+            return Ok(Self::Unlabelled { split: Split::of(archive, &Self::All, spec, control)?, set });
         }
         Ok(Self::labelled(labels, set))
+    }
+
+    /// The windows of a set in a part of an archive, whatever labels say.
+    pub fn of_scope(
+        archive: &Archive,
+        scope: Scope,
+        set: Set,
+        spec: &WindowSpec,
+        control: Control<'_>,
+    ) -> archive::Result<Self> {
+        let all = scope.filter();
+        let split = Split::of(archive, &all, spec, control)?;
+        Ok(match all {
+            Self::Within { scope, .. } => {
+                Self::Within { scope, filter: Box::new(Self::Unlabelled { split, set }) }
+            }
+            other => other,
+        })
     }
 
     /// The windows that labels put into a set.
@@ -78,6 +152,18 @@ impl WindowFilter {
             Self::All => Self::All,
             Self::Labelled { sets, campaigns, .. } => Self::Labelled { sets, campaigns, set },
             Self::Unlabelled { split, .. } => Self::Unlabelled { split, set },
+            Self::Within { scope, filter } => Self::Within { scope, filter: Box::new(filter.for_set(set)) },
+        }
+    }
+
+    /// Whether some window between these times, of a node or of any, may pass the filter.
+    pub(crate) fn reaches(&self, node: Option<&NodeName>, from: Timestamp, to: Timestamp) -> bool {
+        let is_of = |span: &Span| span.node.is_none() || node.is_none() || span.node.as_ref() == node;
+        match self {
+            Self::Within { scope, .. } => {
+                scope.included.iter().any(|span| span.overlaps(from, to) && is_of(span))
+            }
+            _ => true,
         }
     }
 
@@ -89,13 +175,17 @@ impl WindowFilter {
             Self::Unlabelled { split, set } => {
                 split.jobs.as_ref().is_none_or(|jobs| jobs.get(job) == Some(set))
             }
+            Self::Within { filter, .. } => filter.contains_job(job),
         }
     }
 
     /// Whether a window passes the filter.
-    pub fn contains(&self, owner: &Owner, start: Timestamp, end: Timestamp) -> bool {
+    pub fn contains(&self, node: &NodeName, owner: &Owner, start: Timestamp, end: Timestamp) -> bool {
         match (self, owner) {
             (Self::All, _) => true,
+            (Self::Within { scope, filter }, _) => {
+                scope.contains(node, owner, start, end) && filter.contains(node, owner, start, end)
+            }
             (Self::Labelled { .. }, Owner::Job(job)) => self.contains_job(job),
             (Self::Labelled { campaigns, set, .. }, _) => campaigns
                 .iter()
@@ -120,9 +210,14 @@ pub struct Split {
 
 impl Split {
     /// Reads the archive once to see how much data there is when, and of which jobs.
-    fn of(archive: &Archive, spec: &WindowSpec, control: Control<'_>) -> archive::Result<Self> {
+    fn of(
+        archive: &Archive,
+        filter: &WindowFilter,
+        spec: &WindowSpec,
+        control: Control<'_>,
+    ) -> archive::Result<Self> {
         let spec = WindowSpec { stride: spec.n_steps, job_channels: Vec::new(), ..spec.clone() };
-        let reading = Reading { archive, filter: &WindowFilter::All, spec: &spec, control };
+        let reading = Reading { archive, filter, spec: &spec, control };
         let mut windows: Vec<(Timestamp, Owner)> = Vec::new();
         reading.for_each_batch::<archive::Error>(|batch| {
             windows.extend(batch.threads().iter().map(|thread| (batch.start(), thread.owner.clone())));
@@ -176,7 +271,7 @@ impl Split {
 
 #[cfg(test)]
 mod tests {
-    use workload::{Cpu, NodeName};
+    use workload::Cpu;
 
     use super::*;
 
@@ -196,6 +291,10 @@ mod tests {
         }
     }
 
+    fn node() -> NodeName {
+        NodeName::new("n1").unwrap()
+    }
+
     fn job(name: &str) -> Owner {
         Owner::Job(JobId::new(name).unwrap())
     }
@@ -209,13 +308,14 @@ mod tests {
         ];
         let train = WindowFilter::labelled(&labels, Set::Train);
         let times = (Timestamp(120), Timestamp(180));
-        assert!(train.contains(&job("1"), times.0, times.1));
-        assert!(!train.contains(&job("3"), times.0, times.1));
-        assert!(!train.contains(&job("unlabelled"), times.0, times.1));
-        assert!(train.contains(&Owner::Nobody, times.0, times.1), "no job owned it during campaign a");
-        assert!(!train.contains(&Owner::Nobody, Timestamp(350), Timestamp(450)));
-        assert!(!train.contains(&Owner::Nobody, Timestamp(520), Timestamp(560)), "campaign b is for testing");
+        assert!(train.contains(&node(), &job("1"), times.0, times.1));
+        assert!(!train.contains(&node(), &job("3"), times.0, times.1));
+        assert!(!train.contains(&node(), &job("unlabelled"), times.0, times.1));
+        assert!(train.contains(&node(), &Owner::Nobody, times.0, times.1), "no job owned it during campaign a");
+        assert!(!train.contains(&node(), &Owner::Nobody, Timestamp(350), Timestamp(450)));
+        assert!(!train.contains(&node(), &Owner::Nobody, Timestamp(520), Timestamp(560)), "campaign b is for testing");
         assert!(WindowFilter::labelled(&labels, Set::Test).contains(
+            &node(),
             &Owner::Unknown,
             Timestamp(520),
             Timestamp(560)
@@ -231,7 +331,7 @@ mod tests {
         let split = Split::of_windows(windows);
         Set::ALL.map(|set| {
             let filter = WindowFilter::Unlabelled { split: split.clone(), set };
-            windows.iter().filter(|(start, owner)| filter.contains(owner, *start, *start)).count()
+            windows.iter().filter(|(start, owner)| filter.contains(&node(), owner, *start, *start)).count()
         })
     }
 
@@ -255,5 +355,28 @@ mod tests {
     #[test]
     fn an_empty_archive_has_empty_sets() {
         assert_eq!(counts(&[]), [0, 0, 0]);
+    }
+
+    #[test]
+    fn a_scope_contains_what_is_included_and_not_excluded() {
+        let at = |seconds: i64| Timestamp(seconds * 1_000);
+        let other = NodeName::new("n2").unwrap();
+        let scope = Scope {
+            included: vec![Span::of_time(at(100), at(500))],
+            excluded: vec![
+                Span { node: Some(other.clone()), ..Span::of_time(at(0), at(300)) },
+                Span { job: Some(JobId::new("bad").unwrap()), ..Span::of_time(at(150), at(160)) },
+            ],
+        };
+        let filter = scope.filter();
+        let contains = |node: &NodeName, owner: &Owner, start: i64| {
+            filter.contains(node, owner, at(start), at(start + 50))
+        };
+        assert!(contains(&node(), &job("1"), 100) && contains(&node(), &Owner::Nobody, 450));
+        assert!(!contains(&node(), &job("1"), 99) && !contains(&node(), &job("1"), 451));
+        assert!(!contains(&other, &job("1"), 299) && contains(&other, &job("1"), 300));
+        assert!(!contains(&node(), &job("bad"), 110) && contains(&node(), &job("bad"), 160));
+        assert!(contains(&node(), &job("1"), 110), "another job at the same time");
+        assert!(filter.reaches(None, at(499), at(600)) && !filter.reaches(Some(&node()), at(500), at(600)));
     }
 }

@@ -97,6 +97,18 @@ impl TrainedDetector {
         self.calibration.as_ref().map(|calibration| calibration.strength(finding, kind))
     }
 
+    /// Whether a detector of another kind can start with the weights of this one.
+    pub fn can_start(&self, kind: DetectorKind, config: &ValidConfig) -> bool {
+        self.net_for(kind, config, 0).is_some()
+    }
+
+    /// The network of a member, for a detector of another kind; `None` if its shape is different.
+    pub(crate) fn net_for(&self, kind: DetectorKind, config: &ValidConfig, member: usize) -> Option<Net> {
+        let (tensors, n_members) = (self.detector.tensors(), self.config.n_members(self.kind));
+        let own = if n_members > 1 { Ensemble::tensors_of(&tensors, member % n_members) } else { tensors };
+        kind.is_random().then(|| Net::restore(&config.net, shape_of(kind, config), &own).ok()).flatten()
+    }
+
     /// The windows that events are made from.
     pub fn event_spec(&self) -> WindowSpec {
         self.config.event_spec(self.period)

@@ -39,7 +39,7 @@ pub enum TrainingStep<'a> {
 const MEMBER_SEED: u64 = 1_000_003;
 
 /// One training run. It uses the current rayon pool, so `ThreadPool::install` limits its threads.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Training<'a> {
     pub kind: DetectorKind,
     pub config: &'a ValidConfig,
@@ -47,6 +47,8 @@ pub struct Training<'a> {
     pub seed: u64,
     /// Where the state is saved after every epoch; training continues from what is there.
     pub checkpoint: Option<&'a Path>,
+    /// Networks start with the weights of this detector, if theirs are of the same shape, and not with random ones.
+    pub parent: Option<&'a TrainedDetector>,
     /// Gets the progress of reading the archive, and can stop the training.
     pub control: Control<'a>,
 }
@@ -125,7 +127,7 @@ impl Training<'_> {
             } else {
                 *self
             };
-            members.push(run.fit_detector(data, &data_origin, &mut tell)?);
+            members.push(run.fit_detector(member, data, &data_origin, &mut tell)?);
         }
         let fitted = Fitted::combined(members).ok_or_else(|| self.no_calibration(data))?;
         let (mut error, mut n_windows) = (0.0, 0);
@@ -170,6 +172,7 @@ impl Training<'_> {
 
     fn fit_detector(
         &self,
+        member: usize,
         data: &TrainingData,
         data_origin: &DataOrigin,
         tell: &mut impl FnMut(TrainingStep<'_>),
@@ -180,12 +183,12 @@ impl Training<'_> {
             DetectorKind::Nearest => {
                 Box::new(Nearest::fit(&data.train, self.config.n_neighbours, n_latent, self.seed)?)
             }
-            DetectorKind::Vae => Box::new(Variational { net: self.fit_net(data, data_origin, tell)?.net }),
+            DetectorKind::Vae => Box::new(Variational { net: self.fit_net(member, data, data_origin, tell)?.net }),
             DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
-                Box::new(self.fit_net(data, data_origin, tell)?)
+                Box::new(self.fit_net(member, data, data_origin, tell)?)
             }
             DetectorKind::Hierarchy => {
-                let base = self.fit_net(data, data_origin, tell)?;
+                let base = self.fit_net(member, data, data_origin, tell)?;
                 let FittedHierarchy { hierarchy, for_earlier, for_later, boundary } =
                     Hierarchy::fit(base, &data.train, &data.validation, self.seed, self.control.stop())?;
                 let (for_earlier, for_later) = (Box::new(for_earlier), Box::new(for_later));
@@ -198,11 +201,13 @@ impl Training<'_> {
 
     fn fit_net(
         &self,
+        member: usize,
         data: &TrainingData,
         data_origin: &DataOrigin,
         tell: &mut impl FnMut(TrainingStep<'_>),
     ) -> Result<Autoencoder, DetectError> {
-        let net = new_net(self.kind, self.config, self.seed);
+        let inherited = self.parent.and_then(|parent| parent.net_for(self.kind, self.config, member));
+        let net = inherited.unwrap_or_else(|| new_net(self.kind, self.config, self.seed));
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };
         let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "data": data_origin.sha256 });
         let resumed = match self.checkpoint {

@@ -5,11 +5,12 @@ use detect::{Event, EventChange};
 use learn::stats::squared_distance;
 use serde::Serialize;
 use sqlx::any::AnyRow;
-use sqlx::{Connection, Row};
+use sqlx::{Any, Connection, Row, Transaction};
 use workload::{JobId, NodeName, Timestamp};
 
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
+use crate::verdicts::in_force;
 
 /// The most events that are compared with one.
 const MAX_COMPARED: i64 = 10_000;
@@ -21,6 +22,9 @@ pub struct RecordedEvent {
     pub event: Event,
     /// The version of the model that found it.
     pub model: String,
+    /// The verdict about a similar event that hides it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hidden_by: Option<i64>,
 }
 
 /// A change of an event.
@@ -63,8 +67,8 @@ pub struct SimilarEvent {
 }
 
 impl Store {
-    /// Records a change and returns its number; `None` if it was recorded before. The same event may be found twice
-    /// after a crash.
+    /// Records a change and returns its number; `None` if it was recorded before, or if a verdict about a similar event
+    /// hides it. The same event may be found twice after a crash.
     pub async fn record(
         &self,
         change: &EventChange,
@@ -72,14 +76,13 @@ impl Store {
         now: Timestamp,
     ) -> Result<Option<i64>, StoreError> {
         let event = change.event();
-        let document = to_json(event)?;
         let mut connection = self.writer().await?;
         let mut transaction = connection.begin().await?;
-        let known = sqlx::query("SELECT end_ms FROM events WHERE id = $1")
+        let row = sqlx::query("SELECT end_ms, hidden_by FROM events WHERE id = $1")
             .bind(&event.id)
             .fetch_optional(&mut *transaction)
             .await?;
-        let known: Option<Option<i64>> = known.map(|row| row.try_get(0)).transpose()?;
+        let known: Option<Option<i64>> = row.as_ref().map(|row| row.try_get(0)).transpose()?;
         let is_repeated = match (change, known) {
             (EventChange::Opened(_), known) => known.is_some(),
             (EventChange::Reopened(_), known) => known == Some(None),
@@ -88,9 +91,18 @@ impl Store {
         if is_repeated {
             return Ok(None);
         }
+        let hidden_by = match &row {
+            Some(row) => row.try_get(1)?,
+            None => {
+                let regions = in_force(&mut transaction, now).await?.into_iter();
+                let mut hiding = regions.filter(|(of, region)| of == model && region.region.hides(event));
+                hiding.next().map(|(_, region)| region.verdict)
+            }
+        };
         sqlx::query(
-            "INSERT INTO events (id, model, node, start_ms, opened_ms, end_ms, strength, jobs, document, embedding)
-             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+            "INSERT INTO events
+                 (id, model, node, start_ms, opened_ms, end_ms, strength, jobs, document, embedding, hidden_by)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
              ON CONFLICT (id) DO UPDATE SET end_ms = $6, strength = $7, jobs = $8, document = $9",
         )
         .bind(&event.id)
@@ -101,25 +113,17 @@ impl Store {
         .bind(event.end.map(|end| end.0))
         .bind(event.strength)
         .bind(to_json(&event.jobs)?)
-        .bind(&document)
+        .bind(to_json(event)?)
         .bind(event.embedding.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>())
+        .bind(hidden_by)
         .execute(&mut *transaction)
         .await?;
-        let last =
-            sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(&mut *transaction).await?;
-        let number = last.try_get::<i64, _>(0)? + 1;
-        sqlx::query(
-            "INSERT INTO changes (number, event, what, time_ms, document) VALUES ($1, $2, $3, $4, $5)",
-        )
-        .bind(number)
-        .bind(&event.id)
-        .bind(change.name())
-        .bind(now.0)
-        .bind(&document)
-        .execute(&mut *transaction)
-        .await?;
+        let number = match hidden_by {
+            Some(_) => None,
+            None => Some(add_change(&mut transaction, event, change.name(), now).await?),
+        };
         transaction.commit().await?;
-        Ok(Some(number))
+        Ok(number)
     }
 
     /// One event.
@@ -229,6 +233,26 @@ impl Store {
     }
 }
 
+/// Adds a numbered change of an event.
+pub(crate) async fn add_change(
+    transaction: &mut Transaction<'_, Any>,
+    event: &Event,
+    what: &str,
+    now: Timestamp,
+) -> Result<i64, StoreError> {
+    let last = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(&mut **transaction).await?;
+    let number = last.try_get::<i64, _>(0)? + 1;
+    sqlx::query("INSERT INTO changes (number, event, what, time_ms, document) VALUES ($1, $2, $3, $4, $5)")
+        .bind(number)
+        .bind(&event.id)
+        .bind(what)
+        .bind(now.0)
+        .bind(to_json(event)?)
+        .execute(&mut **transaction)
+        .await?;
+    Ok(number)
+}
+
 /// A text that LIKE takes literally.
 fn escaped_for_like(text: &str) -> String {
     let escape = |character: char| {
@@ -238,8 +262,10 @@ fn escaped_for_like(text: &str) -> String {
     text.chars().flat_map(escape).collect()
 }
 
-fn recorded(row: &AnyRow) -> Result<RecordedEvent, StoreError> {
-    Ok(RecordedEvent { event: parsed(&row.try_get::<String, _>("document")?)?, model: row.try_get("model")? })
+pub(crate) fn recorded(row: &AnyRow) -> Result<RecordedEvent, StoreError> {
+    let mut event = parsed(&row.try_get::<String, _>("document")?)?;
+    event.embedding = embedding(row)?;
+    Ok(RecordedEvent { event, model: row.try_get("model")?, hidden_by: row.try_get("hidden_by")? })
 }
 
 fn parsed(document: &str) -> Result<Event, StoreError> {

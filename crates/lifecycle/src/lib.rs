@@ -1,16 +1,31 @@
-//! State of the service that outlives it: events and their history, models and who promoted them, what has been delivered
-//! to whom, access tokens, and an audit log. Kept in SQLite or PostgreSQL through the same statements. Clocks are parameters.
+//! State of the service that outlives it: events and their history, verdicts, models and who promoted them, what has been
+//! delivered to whom, access tokens, and an audit log. Kept in SQLite or PostgreSQL through the same statements. Clocks are
+//! parameters.
 
+mod acceptance;
 mod audit;
+mod competition;
 mod deliveries;
 mod events;
+mod exclusions;
+mod policy;
 mod registry;
 mod schema;
 mod store;
 mod tokens;
+mod verdicts;
+mod vetting;
 
+pub use acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
 pub use audit::{AuditEntry, AuditError};
+pub use competition::{
+    Candidate, Held, Night, NightError, NightSettings, NightStep, NightTimings, OnAnomalies, Plan,
+};
 pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarEvent};
+pub use exclusions::Exclusion;
+pub use policy::{Decision, Figures, Policy};
 pub use registry::{Alias, Difference, Loaded, ModelVersion, Move, Promotion, Registry, RegistryError};
 pub use store::{Store, StoreError};
 pub use tokens::{NewToken, Role, Secret, Session, Token};
+pub use verdicts::{Answer, NewVerdict, RegionInForce, Standing, Verdict, VettedEvent, VettingFigures};
+pub use vetting::{Preview, Vetting, VettingError};

@@ -157,6 +157,11 @@ impl Registry {
         Self { store, folder: data.join(MODELS) }
     }
 
+    /// The file that is locked during a competition.
+    pub(crate) fn lock_path(&self) -> PathBuf {
+        self.folder.with_file_name("learn.lock")
+    }
+
     /// The directory of a version.
     pub fn path(&self, version: &str) -> PathBuf {
         self.folder.join(version)
@@ -380,7 +385,7 @@ impl Registry {
     }
 
     /// Reads a model, which has to raise events.
-    fn load(&self, version: &str) -> Result<TrainedDetector, RegistryError> {
+    pub fn load(&self, version: &str) -> Result<TrainedDetector, RegistryError> {
         let unusable = |reason: String| RegistryError::Unusable { version: version.to_owned(), reason };
         let detector =
             TrainedDetector::read(&self.path(version)).map_err(|error| unusable(error.to_string()))?;

@@ -6,7 +6,7 @@ use crate::store::{Store, StoreError};
 
 /// The statements of each version. A version that was released is never changed. SQLite accepts the names of types of
 /// PostgreSQL.
-const VERSIONS: [&[&str]; 2] = [
+const VERSIONS: [&[&str]; 3] = [
     &[
         "CREATE TABLE events (
         id TEXT PRIMARY KEY,
@@ -68,6 +68,45 @@ const VERSIONS: [&[&str]; 2] = [
         time_ms BIGINT NOT NULL,
         actor TEXT NOT NULL,
         reason TEXT NOT NULL
+    )",
+    ],
+    &[
+        // The verdict that hides it.
+        "ALTER TABLE events ADD COLUMN hidden_by BIGINT",
+        "CREATE TABLE verdicts (
+        number BIGINT PRIMARY KEY,
+        event TEXT NOT NULL REFERENCES events (id),
+        answer TEXT NOT NULL,
+        kind TEXT,
+        comment TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        time_ms BIGINT NOT NULL,
+        scope TEXT NOT NULL,
+        expires_ms BIGINT NOT NULL,
+        undone_ms BIGINT,
+        undone_by TEXT
+    )",
+        "CREATE INDEX verdicts_by_event ON verdicts (event)",
+        "CREATE TABLE regions (
+        verdict BIGINT NOT NULL REFERENCES verdicts (number),
+        model TEXT NOT NULL,
+        document TEXT NOT NULL,
+        PRIMARY KEY (verdict, model)
+    )",
+        "CREATE TABLE exclusions (
+        number BIGINT PRIMARY KEY,
+        node TEXT,
+        from_ms BIGINT NOT NULL,
+        to_ms BIGINT NOT NULL,
+        reason TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        time_ms BIGINT NOT NULL,
+        removed_ms BIGINT
+    )",
+        "CREATE TABLE competitions (
+        number BIGINT PRIMARY KEY,
+        time_ms BIGINT NOT NULL,
+        document TEXT NOT NULL
     )",
     ],
 ];

@@ -13,6 +13,7 @@ mod models;
 mod notify;
 mod peer;
 mod recorder;
+pub mod rehearsal;
 mod reload;
 pub mod remote_write;
 mod scoring;

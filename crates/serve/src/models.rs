@@ -73,6 +73,7 @@ pub fn train(
         config: &config,
         seed: config.train.seed,
         checkpoint: None,
+        parent: None,
         control: Control::new(stop, &report),
     };
     let detector = training.run(&archive.with_stop(stop), |step| match step {

@@ -272,7 +272,7 @@ mod tests {
     use workload::{Set, Stop};
 
     use super::super::recorded_model;
-    use super::super::schedule::schedule;
+    use super::super::schedule::{Variation, schedule};
     use super::*;
     use crate::plan::PlannedCampaign;
 
@@ -290,6 +290,7 @@ mod tests {
             origin: start,
             first_job: 1,
             is_busy_at_start: false,
+            variation: Variation::default(),
         };
         let jobs = schedule(&settings, &Stop::default()).unwrap();
         let mut cluster = Cluster::new(&settings, &jobs, &recorded_model().unwrap()).unwrap();

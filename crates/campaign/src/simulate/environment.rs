@@ -40,6 +40,8 @@ pub struct Environment {
     /// By second.
     stall: Vec<f32>,
     storage: Vec<f32>,
+    /// Always there.
+    shift: [f32; N_STICKS],
 }
 
 impl Environment {
@@ -68,7 +70,14 @@ impl Environment {
             here = STORAGE_CORRELATION * here + fresh * rng.sample::<f64, _>(StandardNormal);
             storage.push(here as f32);
         }
-        Self { start: settings.start, origin: settings.origin, drift, stall, storage }
+        Self {
+            start: settings.start,
+            origin: settings.origin,
+            drift,
+            stall,
+            storage,
+            shift: settings.variation.shift,
+        }
     }
 
     pub fn at(&self, job: &ScheduledJob, time: Timestamp) -> Conditions {
@@ -83,6 +92,9 @@ impl Environment {
             }
             None => [0.0; N_STICKS],
         };
+        for (stick, always) in shift.iter_mut().zip(self.shift) {
+            *stick += always;
+        }
         if !job.kind.writes() {
             return Conditions { shift, stall: 0.0 };
         }
@@ -153,7 +165,7 @@ fn stalls(
 mod tests {
     use workload::{Millis, Set, Stop};
 
-    use super::super::schedule::schedule;
+    use super::super::schedule::{Variation, schedule};
     use super::*;
     use crate::kind::Kind;
     use crate::plan::PlannedCampaign;
@@ -171,6 +183,7 @@ mod tests {
             origin,
             first_job: 1,
             is_busy_at_start: false,
+            variation: Variation::default(),
         }
     }
 

@@ -212,6 +212,7 @@ pub fn stream(
 mod tests {
     use archive::Settings;
 
+    use super::schedule::Variation;
     use super::*;
 
     fn settings() -> ClusterSettings {
@@ -227,6 +228,7 @@ mod tests {
             origin: start,
             first_job: 1,
             is_busy_at_start: false,
+            variation: Variation::default(),
         }
     }
 

@@ -8,9 +8,11 @@ use rand::seq::{IndexedRandom, SliceRandom};
 use rand::{RngExt, SeedableRng};
 use rand_distr::LogNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use workload::label::family;
 use workload::{Cpu, JobId, Label, Millis, NodeName, Set, Stop, Timestamp};
 
 use super::SimulateError;
+use super::model::N_STICKS;
 use crate::kind::Kind;
 use crate::plan::PlannedCampaign;
 
@@ -30,6 +32,15 @@ const FIRST_ANOMALY_LENGTH: f64 = 600.0;
 /// Anomalous jobs per normal job, in campaigns of the test set.
 const ANOMALOUS_FRACTION: f64 = 0.1;
 
+/// How a cluster differs from the usual one.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Variation {
+    /// A family of normal kinds, such as `mpi-steady`, that is not run.
+    pub left_out: Option<String>,
+    /// A shift of the behaviour of all jobs, as normal deviates of the sticks: `other`, iowait, system.
+    pub shift: [f32; N_STICKS],
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterSettings {
     pub n_nodes: u32,
@@ -47,6 +58,7 @@ pub struct ClusterSettings {
     pub first_job: u64,
     /// Whether the cluster is busy from the first second, with an anomaly among its first jobs.
     pub is_busy_at_start: bool,
+    pub variation: Variation,
 }
 
 /// A job with its node, threads and times.
@@ -135,6 +147,11 @@ fn shapes(settings: &ClusterSettings, rng: &mut Xoshiro256PlusPlus) -> Vec<Shape
                 Shape { kind: Kind::SteadyMpi(n_threads), n_threads }
             }
             _ => Shape { kind: Kind::Idle, n_threads: threads_of([1, 2, 4, 8], most, rng) },
+        };
+        let left_out = settings.variation.left_out.as_deref();
+        let shape = match left_out == Some(family(&shape.kind.to_string())) {
+            true => Shape { kind: Kind::Np, ..shape },
+            false => shape,
         };
         thread_seconds += f64::from(shape.n_threads) * mean_length;
         shapes.push(shape);
@@ -319,6 +336,7 @@ mod tests {
             origin: Timestamp::from_seconds(1_767_571_200),
             first_job: 1,
             is_busy_at_start: false,
+            variation: Variation::default(),
         }
     }
 

@@ -5,6 +5,7 @@ mod analyze;
 mod campaign;
 mod detect;
 mod jobs;
+mod learning;
 mod serve;
 mod workflows;
 
@@ -31,6 +32,7 @@ pub use detect::{
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
+pub use learning::RehearseArgs;
 pub use serve::{DemoArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
@@ -92,6 +94,8 @@ pub enum Command {
     /// List, compare, promote and roll back the models of the service
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Rehearse a week of the service with a simulated cluster, and report what it found
+    Rehearse(RehearseArgs),
     /// Create, list and revoke access tokens of the service
     #[command(subcommand)]
     Token(TokenCommand),

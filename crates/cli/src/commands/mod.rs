@@ -30,6 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Detect(command) => detect::run(command, file),
         Command::Serve(args) => serve::run(&args, file),
         Command::Demo(args) => serve::demo::run(&args),
+        Command::Rehearse(args) => serve::rehearse::run(&args, &Config::load(file)?),
         Command::Models(command) => serve::models::run(command, &Config::load(file)?),
         Command::Token(command) => serve::token::run(command, &Config::load(file)?),
         Command::Jobs(command) => jobs::run(command, &Config::load(file)?),

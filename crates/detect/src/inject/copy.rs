@@ -112,7 +112,7 @@ impl Slice {
             let offset = rng.random_range(0..=(within.end - within.start).0 - length.0);
             let start = (within.start + Millis(offset)).floor(self.period);
             let end = start + Millis(self.period.0 * n_steps as i64);
-            if !is_chosen || !jobs.contains(&Owner::Job(job.clone()), start, end) {
+            if !is_chosen || !jobs.contains(&self.node, &Owner::Job(job.clone()), start, end) {
                 continue;
             }
             let owned: Vec<(usize, usize)> = traces

@@ -132,6 +132,13 @@ impl<'a> Monitor<'a> {
         })
     }
 
+    /// Compares events with other labelled jobs from now on.
+    pub fn use_library(&mut self, library: Library) {
+        let probability = self.calibration.probability(Evidence::Region);
+        self.regions = Regions::fit(&library.points, &library.known, probability);
+        self.library = library;
+    }
+
     /// Continues with events that were open when another monitor ended, which had seen windows up to `time`.
     pub fn resume(&mut self, open: Vec<Event>, time: Timestamp) {
         for event in open {

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use archive::{Archive, Settings};
-use campaign::simulate::schedule::ClusterSettings;
+use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorKind;
 use serve::Simulation;
@@ -26,6 +26,7 @@ fn cluster(start: Timestamp, first_job: u64) -> ClusterSettings {
         origin: start,
         first_job,
         is_busy_at_start: false,
+        variation: Variation::default(),
     }
 }
 

@@ -38,7 +38,7 @@ pub fn run(command: DetectCommand, file: Option<&Path>) -> anyhow::Result<ExitCo
     }
 }
 
-fn detector_settings(config: &Config) -> anyhow::Result<ValidConfig> {
+pub fn detector_settings(config: &Config) -> anyhow::Result<ValidConfig> {
     config.detector.clone().validate().context("[detector]")
 }
 

@@ -30,6 +30,7 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
         config: &settings,
         seed,
         checkpoint: Some(&checkpoint),
+        parent: None,
         control: Control::new(&stop, &report),
     };
     let trained = training.run(&archive, note).map_err(with_hint)?;

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use ::archive::{Archive, Settings};
 use ::serve::{ServeSettings, Service, Simulation};
 use anyhow::Context;
-use campaign::simulate::schedule::ClusterSettings;
+use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorConfig;
 use workload::{Control, Millis, Set, Stop, Timestamp};
@@ -100,6 +100,7 @@ fn cluster(args: &DemoArgs, start: Timestamp, first_job: u64) -> ClusterSettings
         origin: start,
         first_job,
         is_busy_at_start: false,
+        variation: Variation::default(),
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod models;
+pub mod rehearse;
 pub mod token;
 
 use std::path::Path;

@@ -11,7 +11,7 @@ use anyhow::{Context, anyhow, bail};
 use archive::{Archive, LoadReport, WriterSettings};
 use campaign::simulate::cluster::Cluster;
 use campaign::simulate::model::Model;
-use campaign::simulate::schedule::ClusterSettings;
+use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{SimulateError, into_archive, recorded_model, stream};
 use files::Limits;
 use report::text::{show_bytes, show_count};
@@ -57,6 +57,7 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         origin: start,
         first_job: FIRST_JOB,
         is_busy_at_start: false,
+        variation: Variation::default(),
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
     let archive = Archive::open_or_create(address, &config.archive_settings())?;

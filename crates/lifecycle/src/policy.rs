@@ -1,0 +1,185 @@
+//! Which candidate becomes champion: one table of rules.
+//!
+//! | rule | reason |
+//! |---|---|
+//! | a candidate that could not be trained or judged is out | its figures mean nothing |
+//! | one that finds fewer anomalies than the reference, by more than the margin, is out | a low error is worth nothing if anomalies are reconstructed too |
+//! | one with more false events than the reference, by more than the margin, is out | people stop reading events |
+//! | of the others, the one with the lowest reconstruction error on normal jobs wins | as in the paper |
+//! | the champion stays unless the winner's error is lower by more than a tie | every change has a cost |
+//!
+//! The reference is the champion. On the first night it is the candidate that finds most.
+
+use serde::{Deserialize, Serialize};
+
+/// What a detector did on the held-out data of a night.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Figures {
+    /// The mean reconstruction error on held-out normal jobs.
+    pub reconstruction_error: f64,
+    /// False events on held-out normal jobs, and the hours in which they were counted.
+    pub n_false_events: usize,
+    pub hours: f64,
+    /// Confirmed anomalies that raise an event, and all of them.
+    pub n_found: usize,
+    pub n_anomalies: usize,
+    /// The fraction of injected faults that is found at the budget.
+    pub injected_found: f64,
+}
+
+impl Figures {
+    pub fn false_events_per_day(&self) -> f64 {
+        if self.hours > 0.0 { self.n_false_events as f64 * 24.0 / self.hours } else { 0.0 }
+    }
+
+    /// The fraction of confirmed anomalies that is found; that of injected faults if there are none.
+    pub fn found(&self) -> f64 {
+        if self.n_anomalies == 0 {
+            return self.injected_found;
+        }
+        self.n_found as f64 / self.n_anomalies as f64
+    }
+}
+
+/// The margins of the rules.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policy {
+    /// How much smaller the found fraction may be.
+    pub found_margin: f64,
+    /// How many more false events there may be in the held-out time.
+    pub false_events_margin: usize,
+    /// How much lower, as a fraction, an error has to be.
+    pub tie: f64,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { found_margin: 0.05, false_events_margin: 1, tie: 0.01 }
+    }
+}
+
+/// The outcome of a night.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The winner among the candidates; `None` if the champion stays.
+    pub winner: Option<usize>,
+    /// Why each candidate is out, if it is.
+    pub objections: Vec<Option<String>>,
+    pub reason: String,
+}
+
+impl Policy {
+    /// Decides. A candidate without figures could not be trained.
+    pub fn decide(&self, champion: Option<&Figures>, candidates: &[Option<Figures>]) -> Decision {
+        let best = candidates.iter().flatten().max_by(|a, b| a.found().total_cmp(&b.found()));
+        let Some(reference) = champion.or(best) else {
+            let objections = vec![Some("it could not be trained".to_owned()); candidates.len()];
+            return Decision { winner: None, objections, reason: "no candidate could be trained".into() };
+        };
+        let objections: Vec<Option<String>> = candidates
+            .iter()
+            .map(|figures| match figures {
+                Some(figures) => self.objection(figures, reference),
+                None => Some("it could not be trained".into()),
+            })
+            .collect();
+        let allowed = candidates.iter().zip(&objections).enumerate();
+        let allowed = allowed.filter_map(|(index, (figures, objection))| {
+            figures.filter(|_| objection.is_none()).map(|figures| (index, figures.reconstruction_error))
+        });
+        let lowest = allowed.min_by(|a, b| a.1.total_cmp(&b.1));
+        let (winner, reason) = match (lowest, champion.map(|champion| champion.reconstruction_error)) {
+            (None, Some(_)) => (None, "no candidate is as good as the champion".to_owned()),
+            (None, None) => (None, "no candidate is good enough".to_owned()),
+            (Some((index, error)), None) => {
+                (Some(index), format!("the lowest reconstruction error, {error:.5}"))
+            }
+            (Some((_, error)), Some(before)) if error >= before * (1.0 - self.tie) => {
+                let reason = format!(
+                    "the champion's reconstruction error, {before:.5}, is not beaten by more than a tie ({error:.5})"
+                );
+                (None, reason)
+            }
+            (Some((index, error)), Some(before)) => {
+                let reason = format!("a reconstruction error of {error:.5}, where the champion has {before:.5}");
+                (Some(index), reason)
+            }
+        };
+        Decision { winner, objections, reason }
+    }
+
+    fn objection(&self, figures: &Figures, reference: &Figures) -> Option<String> {
+        if !figures.reconstruction_error.is_finite() {
+            return Some("its reconstruction error is not a number".into());
+        }
+        if figures.found() < reference.found() - self.found_margin {
+            let percent = |figures: &Figures| 100.0 * figures.found();
+            return Some(format!(
+                "it finds {:.0} % of the anomalies, and not {:.0} %",
+                percent(figures),
+                percent(reference)
+            ));
+        }
+        if figures.n_false_events > reference.n_false_events + self.false_events_margin {
+            let (n, of) = (figures.n_false_events, reference.n_false_events);
+            return Some(format!("it raises {n} false events, and not {of}"));
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figures(reconstruction_error: f64, n_found: usize, n_false_events: usize) -> Figures {
+        Figures {
+            reconstruction_error,
+            n_false_events,
+            hours: 5.0,
+            n_found,
+            n_anomalies: 10,
+            injected_found: 0.5,
+        }
+    }
+
+    #[test]
+    fn the_lowest_error_wins_unless_it_finds_less_or_raises_more_false_events() {
+        let policy = Policy::default();
+        let champion = figures(0.010, 9, 1);
+        let candidates = [
+            Some(figures(0.005, 8, 1)),
+            Some(figures(0.006, 10, 3)),
+            None,
+            Some(figures(0.008, 9, 2)),
+            Some(figures(0.009, 10, 0)),
+            Some(figures(f64::NAN, 10, 0)),
+        ];
+        let decision = policy.decide(Some(&champion), &candidates);
+        assert_eq!(decision.winner, Some(3));
+        let objects = |index: usize, text: &str| {
+            decision.objections[index].as_ref().is_some_and(|objection| objection.contains(text))
+        };
+        assert!(objects(0, "80 % of the anomalies, and not 90 %"), "{:?}", decision.objections);
+        assert!(objects(1, "3 false events") && objects(2, "trained") && objects(5, "not a number"));
+        assert_eq!(decision.objections[3], None);
+    }
+
+    #[test]
+    fn a_tie_keeps_the_champion() {
+        let champion = figures(0.010, 9, 1);
+        let decide = |error: f64| {
+            Policy::default().decide(Some(&champion), &[Some(figures(error, 9, 1))]).winner
+        };
+        assert_eq!((decide(0.0100), decide(0.00995), decide(0.0098)), (None, None, Some(0)));
+    }
+
+    #[test]
+    fn on_the_first_night_the_reference_is_the_one_that_finds_most() {
+        let candidates = [Some(figures(0.001, 2, 0)), Some(figures(0.010, 9, 0))];
+        let decision = Policy::default().decide(None, &candidates);
+        assert_eq!(decision.winner, Some(1));
+        let none = Policy::default().decide(None, &[None, None]);
+        assert_eq!((none.winner, none.reason.as_str()), (None, "no candidate could be trained"));
+    }
+}

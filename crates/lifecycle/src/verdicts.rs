@@ -1,0 +1,513 @@
+//! Verdicts of administrators about events. Everything that a verdict causes is derived from the verdicts in force, so
+//! undoing one undoes all of its effects.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use sqlx::any::AnyRow;
+use sqlx::{Any, Connection, Row, Transaction};
+use workload::Timestamp;
+
+use crate::acceptance::{AcceptedRegion, AcceptedScope};
+use crate::audit;
+use crate::events::{self, RecordedEvent, add_change};
+use crate::store::{Store, StoreError};
+use crate::tokens::to_json;
+
+/// What an administrator says about an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Answer {
+    Anomaly,
+    Normal,
+    Unsure,
+}
+
+impl Answer {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Anomaly => "anomaly",
+            Self::Normal => "normal",
+            Self::Unsure => "unsure",
+        }
+    }
+}
+
+impl FromStr for Answer {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "anomaly" => Ok(Self::Anomaly),
+            "normal" => Ok(Self::Normal),
+            "unsure" => Ok(Self::Unsure),
+            _ => Err(format!("{text:?} is not `anomaly`, `normal` or `unsure`")),
+        }
+    }
+}
+
+/// A verdict to be given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewVerdict {
+    pub event: String,
+    pub answer: Answer,
+    /// What kind of anomaly it is.
+    pub kind: Option<String>,
+    pub comment: String,
+    pub actor: String,
+    /// Where similar events are normal as well, and until when.
+    pub scope: AcceptedScope,
+    pub expires: Timestamp,
+}
+
+/// A verdict that was given.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Verdict {
+    pub number: i64,
+    pub event: String,
+    pub answer: Answer,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    pub comment: String,
+    pub actor: String,
+    pub time: Timestamp,
+    pub scope: AcceptedScope,
+    pub expires: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub undone: Option<Timestamp>,
+}
+
+/// What the verdicts about an event add up to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    Unvetted,
+    Anomaly,
+    Normal,
+    Unsure,
+    /// Two people disagree.
+    Disputed,
+}
+
+impl Standing {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unvetted => "unvetted",
+            Self::Anomaly => "anomaly",
+            Self::Normal => "normal",
+            Self::Unsure => "unsure",
+            Self::Disputed => "disputed",
+        }
+    }
+
+    /// The standing of an event with these verdicts, in order. The last one of each person counts.
+    pub fn of<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Self {
+        let in_force = verdicts.into_iter().filter(|verdict| verdict.undone.is_none());
+        let last: BTreeMap<&str, Answer> =
+            in_force.map(|verdict| (verdict.actor.as_str(), verdict.answer)).collect();
+        let mut answers: Vec<Answer> = last.into_values().collect();
+        answers.sort_unstable();
+        answers.dedup();
+        // Who is unsure does not contradict.
+        if answers.len() > 1 {
+            answers.retain(|answer| *answer != Answer::Unsure);
+        }
+        match answers[..] {
+            [] => Self::Unvetted,
+            [Answer::Anomaly] => Self::Anomaly,
+            [Answer::Normal] => Self::Normal,
+            [Answer::Unsure] => Self::Unsure,
+            _ => Self::Disputed,
+        }
+    }
+}
+
+/// An accepted region, with the verdict that it comes from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RegionInForce {
+    pub verdict: i64,
+    pub region: AcceptedRegion,
+}
+
+/// An event with what was said about it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VettedEvent {
+    pub event: RecordedEvent,
+    pub verdicts: Vec<Verdict>,
+}
+
+impl VettedEvent {
+    pub fn standing(&self) -> Standing {
+        Standing::of(&self.verdicts)
+    }
+
+    /// The kind of anomaly, as the last verdict that names one says.
+    pub fn kind(&self) -> Option<&str> {
+        let named = self.verdicts.iter().rev().filter(|verdict| verdict.undone.is_none());
+        named.filter_map(|verdict| verdict.kind.as_deref()).next()
+    }
+}
+
+/// How good events were, over some days.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct VettingFigures {
+    pub n_events: usize,
+    pub n_anomalies: usize,
+    pub n_normal: usize,
+    pub n_unvetted: usize,
+    pub n_hidden: usize,
+    /// The median time from the opening of an event to its first verdict, in seconds.
+    pub seconds_to_verdict: Option<f64>,
+}
+
+impl VettingFigures {
+    /// Confirmed anomalies as a fraction of the events with a clear verdict.
+    pub fn precision(&self) -> Option<f64> {
+        let n_clear = self.n_anomalies + self.n_normal;
+        (n_clear > 0).then(|| self.n_anomalies as f64 / n_clear as f64)
+    }
+
+    /// The fraction of events that nobody looked at.
+    pub fn unvetted(&self) -> Option<f64> {
+        (self.n_events > 0).then(|| self.n_unvetted as f64 / self.n_events as f64)
+    }
+}
+
+impl Store {
+    /// Records a verdict with the regions that it accepts, one for each model, and applies it.
+    pub async fn give_verdict(
+        &self,
+        new: &NewVerdict,
+        regions: &[(String, AcceptedRegion)],
+        now: Timestamp,
+    ) -> Result<Verdict, StoreError> {
+        let mut connection = self.writer().await?;
+        let mut transaction = connection.begin().await?;
+        let known = sqlx::query("SELECT id FROM events WHERE id = $1")
+            .bind(&new.event)
+            .fetch_optional(&mut *transaction)
+            .await?;
+        known.ok_or_else(|| StoreError::NotFound { what: format!("event {}", new.event) })?;
+        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM verdicts").fetch_one(&mut *transaction);
+        let number = row.await?.try_get::<i64, _>(0)? + 1;
+        sqlx::query(
+            "INSERT INTO verdicts (number, event, answer, kind, comment, actor, time_ms, scope, expires_ms)
+             VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)",
+        )
+        .bind(number)
+        .bind(&new.event)
+        .bind(new.answer.name())
+        .bind(new.kind.clone())
+        .bind(&new.comment)
+        .bind(&new.actor)
+        .bind(now.0)
+        .bind(new.scope.name())
+        .bind(new.expires.0)
+        .execute(&mut *transaction)
+        .await?;
+        for (model, region) in regions {
+            insert_region(&mut transaction, number, model, region).await?;
+        }
+        let kind = new.kind.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
+        let detail = format!("verdict {number} on event {}: {}{kind}", new.event, new.answer.name());
+        audit::append(&mut transaction, now, &new.actor, "verdict", &detail).await?;
+        apply(&mut transaction, now).await?;
+        transaction.commit().await?;
+        Ok(Verdict {
+            number,
+            event: new.event.clone(),
+            answer: new.answer,
+            kind: new.kind.clone(),
+            comment: new.comment.clone(),
+            actor: new.actor.clone(),
+            time: now,
+            scope: new.scope,
+            expires: new.expires,
+            undone: None,
+        })
+    }
+
+    /// Undoes a verdict with all of its effects.
+    pub async fn undo_verdict(&self, number: i64, actor: &str, now: Timestamp) -> Result<(), StoreError> {
+        let mut connection = self.writer().await?;
+        let mut transaction = connection.begin().await?;
+        let undone = sqlx::query(
+            "UPDATE verdicts SET undone_ms = $2, undone_by = $3 WHERE number = $1 AND undone_ms IS NULL",
+        )
+        .bind(number)
+        .bind(now.0)
+        .bind(actor)
+        .execute(&mut *transaction)
+        .await?;
+        if undone.rows_affected() == 0 {
+            return Err(StoreError::NotFound { what: format!("verdict {number} that is in force") });
+        }
+        audit::append(&mut transaction, now, actor, "undo verdict", &format!("verdict {number}")).await?;
+        apply(&mut transaction, now).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Adds the region of a verdict for another model.
+    pub async fn add_region(
+        &self,
+        verdict: i64,
+        model: &str,
+        region: &AcceptedRegion,
+    ) -> Result<(), StoreError> {
+        let mut connection = self.writer().await?;
+        let mut transaction = connection.begin().await?;
+        insert_region(&mut transaction, verdict, model, region).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// Shows events again whose verdict has expired.
+    pub async fn apply_verdicts(&self, now: Timestamp) -> Result<(), StoreError> {
+        let mut connection = self.writer().await?;
+        let mut transaction = connection.begin().await?;
+        apply(&mut transaction, now).await?;
+        Ok(transaction.commit().await?)
+    }
+
+    /// The regions in force for a model.
+    pub async fn regions(&self, model: &str, now: Timestamp) -> Result<Vec<RegionInForce>, StoreError> {
+        let mut connection = self.readers().acquire().await?;
+        let mut transaction = connection.begin().await?;
+        let regions = in_force(&mut transaction, now).await?;
+        let of_model = regions.into_iter().filter(|(of, _)| of == model);
+        Ok(of_model.map(|(_, region)| region).collect())
+    }
+
+    /// The verdicts that accept events and have no region for a model yet.
+    pub async fn verdicts_without_region(
+        &self,
+        model: &str,
+        now: Timestamp,
+    ) -> Result<Vec<(Verdict, RecordedEvent)>, StoreError> {
+        let rows = sqlx::query(
+            "SELECT verdict FROM regions WHERE model = $1 AND verdict IN (SELECT number FROM verdicts)",
+        )
+        .bind(model)
+        .fetch_all(self.readers())
+        .await?;
+        let known = rows.iter().map(|row| row.try_get(0)).collect::<Result<Vec<i64>, _>>()?;
+        let mut missing = Vec::new();
+        for vetted in self.vetted_events(Timestamp::MIN).await? {
+            if vetted.standing() != Standing::Normal {
+                continue;
+            }
+            let is_missing = |verdict: &&Verdict| {
+                let accepts = verdict.answer == Answer::Normal && verdict.undone.is_none();
+                accepts && verdict.expires > now && !known.contains(&verdict.number)
+            };
+            let last = vetted.verdicts.iter().rev().find(is_missing).cloned();
+            missing.extend(last.map(|verdict| (verdict, vetted.event)));
+        }
+        Ok(missing)
+    }
+
+    /// All verdicts about an event, in order.
+    pub async fn verdicts_of(&self, event: &str) -> Result<Vec<Verdict>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM verdicts WHERE event = $1 ORDER BY number")
+            .bind(event)
+            .fetch_all(self.readers())
+            .await?;
+        rows.iter().map(verdict).collect()
+    }
+
+    /// One verdict.
+    pub async fn verdict(&self, number: i64) -> Result<Verdict, StoreError> {
+        let row = sqlx::query("SELECT * FROM verdicts WHERE number = $1")
+            .bind(number)
+            .fetch_optional(self.readers())
+            .await?;
+        verdict(&row.ok_or_else(|| StoreError::NotFound { what: format!("verdict {number}") })?)
+    }
+
+    /// A number that changes with every verdict and every undoing.
+    pub async fn verdict_state(&self) -> Result<i64, StoreError> {
+        let row = sqlx::query("SELECT COUNT(*), COUNT(undone_ms) FROM verdicts").fetch_one(self.readers());
+        let row = row.await?;
+        Ok(row.try_get::<i64, _>(0)? + row.try_get::<i64, _>(1)?)
+    }
+
+    /// The events that were opened since a time, with their verdicts, in order of their opening.
+    pub async fn vetted_events(&self, since: Timestamp) -> Result<Vec<VettedEvent>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM events WHERE opened_ms >= $1 ORDER BY opened_ms, id")
+            .bind(since.0)
+            .fetch_all(self.readers())
+            .await?;
+        let of_events =
+            sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(self.readers()).await?;
+        let mut by_event: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
+        for row in &of_events {
+            let verdict = verdict(row)?;
+            by_event.entry(verdict.event.clone()).or_default().push(verdict);
+        }
+        let vetted = |row: &AnyRow| {
+            let event = events::recorded(row)?;
+            let verdicts = by_event.remove(&event.event.id).unwrap_or_default();
+            Ok(VettedEvent { event, verdicts })
+        };
+        rows.iter().map(vetted).collect()
+    }
+
+    /// Figures about the events that were opened since a time.
+    pub async fn vetting_figures(&self, since: Timestamp) -> Result<VettingFigures, StoreError> {
+        let mut figures = VettingFigures::default();
+        let mut waits: Vec<f64> = Vec::new();
+        for vetted in self.vetted_events(since).await? {
+            if vetted.event.hidden_by.is_some() && vetted.verdicts.is_empty() {
+                figures.n_hidden += 1;
+                continue;
+            }
+            figures.n_events += 1;
+            match vetted.standing() {
+                Standing::Anomaly => figures.n_anomalies += 1,
+                Standing::Normal => figures.n_normal += 1,
+                Standing::Unvetted => figures.n_unvetted += 1,
+                Standing::Unsure | Standing::Disputed => {}
+            }
+            let first = vetted.verdicts.iter().find(|verdict| verdict.undone.is_none());
+            waits.extend(first.map(|first| (first.time - vetted.event.event.opened).as_seconds()));
+        }
+        waits.sort_by(f64::total_cmp);
+        figures.seconds_to_verdict = waits.get(waits.len() / 2).copied();
+        Ok(figures)
+    }
+}
+
+async fn insert_region(
+    transaction: &mut Transaction<'_, Any>,
+    verdict: i64,
+    model: &str,
+    region: &AcceptedRegion,
+) -> Result<(), StoreError> {
+    sqlx::query(
+        "INSERT INTO regions (verdict, model, document) VALUES ($1, $2, $3)
+         ON CONFLICT (verdict, model) DO UPDATE SET document = $3",
+    )
+    .bind(verdict)
+    .bind(model)
+    .bind(to_json(region)?)
+    .execute(&mut **transaction)
+    .await?;
+    Ok(())
+}
+
+/// The regions in force, with their models.
+pub(crate) async fn in_force(
+    transaction: &mut Transaction<'_, Any>,
+    now: Timestamp,
+) -> Result<Vec<(String, RegionInForce)>, StoreError> {
+    let rows = sqlx::query("SELECT * FROM regions ORDER BY verdict").fetch_all(&mut **transaction).await?;
+    if rows.is_empty() {
+        return Ok(Vec::new());
+    }
+    let verdicts = sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(&mut **transaction).await?;
+    let verdicts = verdicts.iter().map(verdict).collect::<Result<Vec<_>, _>>()?;
+    let standing = |event: &str| Standing::of(verdicts.iter().filter(|verdict| verdict.event == event));
+    let mut regions = Vec::new();
+    for row in &rows {
+        let number: i64 = row.try_get("verdict")?;
+        let is_in_force = verdicts.iter().find(|verdict| verdict.number == number).is_some_and(|verdict| {
+            let is_valid = verdict.undone.is_none() && verdict.expires > now;
+            is_valid && standing(&verdict.event) == Standing::Normal
+        });
+        if is_in_force {
+            let document: String = row.try_get("document")?;
+            let region =
+                serde_json::from_str(&document).map_err(|error| StoreError::Damaged(error.to_string()))?;
+            regions.push((row.try_get("model")?, RegionInForce { verdict: number, region }));
+        }
+    }
+    Ok(regions)
+}
+
+/// Hides and shows events as the regions in force say, and notes it as a change of those that are open.
+async fn apply(transaction: &mut Transaction<'_, Any>, now: Timestamp) -> Result<(), StoreError> {
+    let regions = in_force(transaction, now).await?;
+    let rows = sqlx::query("SELECT * FROM events WHERE end_ms IS NULL OR hidden_by IS NOT NULL")
+        .fetch_all(&mut **transaction)
+        .await?;
+    for row in &rows {
+        let recorded = events::recorded(row)?;
+        let event = &recorded.event;
+        let wanted = if event.is_open() {
+            let hides = |(model, region): &&(String, RegionInForce)| {
+                *model == recorded.model && region.region.hides(event)
+            };
+            regions.iter().find(hides).map(|(_, region)| region.verdict)
+        } else {
+            // What is over stays hidden as long as the verdict that hid it is in force.
+            recorded.hidden_by.filter(|number| regions.iter().any(|(_, region)| region.verdict == *number))
+        };
+        if wanted == recorded.hidden_by {
+            continue;
+        }
+        sqlx::query("UPDATE events SET hidden_by = $2 WHERE id = $1")
+            .bind(&event.id)
+            .bind(wanted)
+            .execute(&mut **transaction)
+            .await?;
+        if event.is_open() && wanted.is_some() != recorded.hidden_by.is_some() {
+            let what = if wanted.is_some() { "hidden" } else { "shown" };
+            add_change(transaction, event, what, now).await?;
+        }
+    }
+    Ok(())
+}
+
+fn verdict(row: &AnyRow) -> Result<Verdict, StoreError> {
+    Ok(Verdict {
+        number: row.try_get("number")?,
+        event: row.try_get("event")?,
+        answer: row.try_get::<String, _>("answer")?.parse().map_err(StoreError::Damaged)?,
+        kind: row.try_get("kind")?,
+        comment: row.try_get("comment")?,
+        actor: row.try_get("actor")?,
+        time: Timestamp(row.try_get("time_ms")?),
+        scope: row.try_get::<String, _>("scope")?.parse().map_err(StoreError::Damaged)?,
+        expires: Timestamp(row.try_get("expires_ms")?),
+        undone: row.try_get::<Option<i64>, _>("undone_ms")?.map(Timestamp),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(actor: &str, answer: Answer, is_undone: bool) -> Verdict {
+        Verdict {
+            number: 1,
+            event: "e".into(),
+            answer,
+            kind: None,
+            comment: String::new(),
+            actor: actor.into(),
+            time: Timestamp(0),
+            scope: AcceptedScope::Cluster,
+            expires: Timestamp(1),
+            undone: is_undone.then_some(Timestamp(0)),
+        }
+    }
+
+    #[test]
+    fn the_last_verdict_of_each_person_counts_and_two_who_disagree_dispute() {
+        use Answer::{Anomaly, Normal, Unsure};
+        let standing = |given: &[(&str, Answer, bool)]| {
+            let verdicts: Vec<Verdict> =
+                given.iter().map(|(actor, answer, is_undone)| verdict(actor, *answer, *is_undone)).collect();
+            Standing::of(&verdicts)
+        };
+        let (ann, bob) = ("ann", "bob");
+        assert_eq!(standing(&[]), Standing::Unvetted);
+        assert_eq!(standing(&[(ann, Normal, true)]), Standing::Unvetted);
+        assert_eq!(standing(&[(ann, Normal, false), (ann, Anomaly, false)]), Standing::Anomaly);
+        assert_eq!(standing(&[(ann, Normal, false), (bob, Normal, false)]), Standing::Normal);
+        assert_eq!(standing(&[(ann, Normal, false), (bob, Anomaly, false)]), Standing::Disputed);
+        assert_eq!(standing(&[(ann, Normal, false), (bob, Anomaly, true)]), Standing::Normal);
+        assert_eq!(standing(&[(ann, Unsure, false), (bob, Anomaly, false)]), Standing::Anomaly);
+        assert_eq!(standing(&[(ann, Unsure, false)]), Standing::Unsure);
+    }
+}
