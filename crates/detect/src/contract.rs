@@ -22,7 +22,7 @@ use crate::library::Library;
 use crate::monitor::Monitor;
 use crate::sample::Sample;
 use crate::trained::TrainedDetector;
-use crate::training::{Training, TrainingStep};
+use crate::training::{Start, Training, TrainingStep};
 use crate::usage::{JobUsage, MemoryUse};
 use crate::window::{ThreadWindow, WindowBatch};
 
@@ -95,7 +95,7 @@ fn data(n_channels: usize) -> TrainingData {
 }
 
 fn training(kind: DetectorKind, config: &ValidConfig) -> Training<'_> {
-    Training { kind, config, seed: 7, checkpoint: None, parent: None, control: Control::default() }
+    Training { kind, config, seed: 7, checkpoint: None, start: Start::Random, control: Control::default() }
 }
 
 /// Validation batches at the stride of events.

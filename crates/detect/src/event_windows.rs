@@ -13,8 +13,8 @@ use crate::trained::TrainedDetector;
 use crate::usage::JobUsage;
 use crate::window::WindowBatch;
 
-/// The most windows of an event that are used.
-const MAX_WINDOWS: usize = 400;
+/// About how many windows of an event are used.
+const N_WINDOWS: usize = 200;
 
 /// One window of an event.
 #[derive(Debug, Clone)]
@@ -37,8 +37,8 @@ impl Event {
     }
 }
 
-/// The windows of an event as a detector sees them, evenly chosen if there are many. Empty if the archive does not have
-/// them any more.
+/// The windows of an event as a detector sees them, at times that are evenly chosen if there are many. Empty if the archive
+/// does not have them any more.
 pub fn event_windows(
     event: &Event,
     detector: &TrainedDetector,
@@ -49,7 +49,9 @@ pub fn event_windows(
     let span = event.span(now);
     // Detectors with a graph need the other threads of the node.
     let scope = Scope { included: vec![Span { job: None, ..span.clone() }], excluded: Vec::new() };
-    let (spec, filter) = (detector.event_spec(), scope.filter());
+    let (mut spec, filter) = (detector.event_spec(), scope.filter());
+    let n_times = (((span.to - span.from).0 - spec.length().0) / spec.stride_length().0).max(1) as usize;
+    spec.stride *= (n_times * event.threads.len().max(1)).div_ceil(N_WINDOWS).max(1);
     let is_of_event = |owner: &Owner| match (&span.job, event.subject) {
         (Some(job), _) => owner.job() == Some(job),
         (None, EventSubject::Node) if event.jobs.is_empty() => owner.job().is_none(),
@@ -63,8 +65,7 @@ pub fn event_windows(
         }
         Ok(ControlFlow::Continue(()))
     })?;
-    let every = windows.len().div_ceil(MAX_WINDOWS).max(1);
-    Ok(windows.into_iter().step_by(every).collect())
+    Ok(windows)
 }
 
 fn of_batch(

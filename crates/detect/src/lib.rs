@@ -69,7 +69,7 @@ pub use sample::Sample;
 pub use split::{Scope, Span, WindowFilter};
 pub use stretch::{Kinds, Stretch, Stretches};
 pub use trained::{Origin, TrainedDetector};
-pub use training::{Training, TrainingStep};
+pub use training::{Start, Training, TrainingStep};
 pub use usage::{JobUsage, MemoryUse};
 pub use window::{ThreadWindow, WindowBatch, WindowSpec};
 pub use window_buffer::{BufferStatus, ClockDifference, WindowBuffer};

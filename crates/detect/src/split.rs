@@ -311,9 +311,15 @@ mod tests {
         assert!(train.contains(&node(), &job("1"), times.0, times.1));
         assert!(!train.contains(&node(), &job("3"), times.0, times.1));
         assert!(!train.contains(&node(), &job("unlabelled"), times.0, times.1));
-        assert!(train.contains(&node(), &Owner::Nobody, times.0, times.1), "no job owned it during campaign a");
+        assert!(
+            train.contains(&node(), &Owner::Nobody, times.0, times.1),
+            "no job owned it during campaign a"
+        );
         assert!(!train.contains(&node(), &Owner::Nobody, Timestamp(350), Timestamp(450)));
-        assert!(!train.contains(&node(), &Owner::Nobody, Timestamp(520), Timestamp(560)), "campaign b is for testing");
+        assert!(
+            !train.contains(&node(), &Owner::Nobody, Timestamp(520), Timestamp(560)),
+            "campaign b is for testing"
+        );
         assert!(WindowFilter::labelled(&labels, Set::Test).contains(
             &node(),
             &Owner::Unknown,

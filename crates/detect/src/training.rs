@@ -38,6 +38,17 @@ pub enum TrainingStep<'a> {
 /// The seeds of the members of an ensemble are this far apart.
 const MEMBER_SEED: u64 = 1_000_003;
 
+/// The weights that networks have before training.
+#[derive(Clone, Copy, Default)]
+pub enum Start<'a> {
+    #[default]
+    Random,
+    /// Those of another detector, if the networks have the same shape; random ones otherwise.
+    From(&'a TrainedDetector),
+    /// Those of another detector that was trained with the same data and settings; they are not trained again.
+    Trained(&'a TrainedDetector),
+}
+
 /// One training run. It uses the current rayon pool, so `ThreadPool::install` limits its threads.
 #[derive(Clone, Copy)]
 pub struct Training<'a> {
@@ -47,8 +58,7 @@ pub struct Training<'a> {
     pub seed: u64,
     /// Where the state is saved after every epoch; training continues from what is there.
     pub checkpoint: Option<&'a Path>,
-    /// Networks start with the weights of this detector, if theirs are of the same shape, and not with random ones.
-    pub parent: Option<&'a TrainedDetector>,
+    pub start: Start<'a>,
     /// Gets the progress of reading the archive, and can stop the training.
     pub control: Control<'a>,
 }
@@ -183,7 +193,9 @@ impl Training<'_> {
             DetectorKind::Nearest => {
                 Box::new(Nearest::fit(&data.train, self.config.n_neighbours, n_latent, self.seed)?)
             }
-            DetectorKind::Vae => Box::new(Variational { net: self.fit_net(member, data, data_origin, tell)?.net }),
+            DetectorKind::Vae => {
+                Box::new(Variational { net: self.fit_net(member, data, data_origin, tell)?.net })
+            }
             DetectorKind::Ae | DetectorKind::NodeGnn | DetectorKind::JobGnn => {
                 Box::new(self.fit_net(member, data, data_origin, tell)?)
             }
@@ -206,7 +218,16 @@ impl Training<'_> {
         data_origin: &DataOrigin,
         tell: &mut impl FnMut(TrainingStep<'_>),
     ) -> Result<Autoencoder, DetectError> {
-        let inherited = self.parent.and_then(|parent| parent.net_for(self.kind, self.config, member));
+        let net_of = |other: &TrainedDetector| other.net_for(self.kind, self.config, member);
+        let scope = scope_of(self.kind);
+        let inherited = match self.start {
+            Start::Random => None,
+            Start::From(other) => net_of(other),
+            Start::Trained(other) => match net_of(other) {
+                Some(net) => return Ok(Autoencoder { net, scope }),
+                None => None,
+            },
+        };
         let net = inherited.unwrap_or_else(|| new_net(self.kind, self.config, self.seed));
         let settings = TrainSettings { seed: self.seed, ..self.config.train.clone() };
         let identity = json!({ "model": self.kind, "config": **self.config, "seed": self.seed, "data": data_origin.sha256 });
@@ -224,7 +245,6 @@ impl Training<'_> {
             }
             Ok(ControlFlow::Continue(()))
         };
-        let scope = scope_of(self.kind);
         let fitting = Fit {
             train: &data.train,
             validation: &data.validation,

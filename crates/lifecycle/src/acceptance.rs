@@ -54,7 +54,9 @@ impl std::str::FromStr for AcceptedScope {
 /// Why an event cannot be accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NotAccepted {
-    #[error("an event of the whole cluster cannot be accepted; exclude its time instead: tracewise exclude add")]
+    #[error(
+        "an event of the whole cluster cannot be accepted; exclude its time instead: tracewise exclude add"
+    )]
     Cluster,
     #[error("the archive no longer has the readings of the event")]
     NoWindows,

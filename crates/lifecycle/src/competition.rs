@@ -10,7 +10,7 @@ use std::time::Instant;
 use archive::Archive;
 use detect::{
     ArchiveEvents, DetectError, DetectorKind, Event, EventSubject, Finding, HeldOut, KnownJobs, Library,
-    Reading, Sampler, Scope, Span, TrainedDetector, Training, TrainingData, TrainingStep, ValidConfig,
+    Reading, Sampler, Scope, Span, Start, TrainedDetector, Training, TrainingData, TrainingStep, ValidConfig,
     WindowFilter,
 };
 use learn::artifact::Provenance;
@@ -191,8 +191,10 @@ impl Plan {
         lock.try_lock().map_err(|_| NightError::Busy)?;
         let from = now - settings.history;
         let vetted = store.vetted_events(from - LONGEST_EVENT).await?;
-        let suspect: Vec<&VettedEvent> =
-            vetted.iter().filter(|vetted| is_suspect(vetted) && vetted.event.event.span(now).to > from).collect();
+        let suspect: Vec<&VettedEvent> = vetted
+            .iter()
+            .filter(|vetted| is_suspect(vetted) && vetted.event.event.span(now).to > from)
+            .collect();
         if settings.on_anomalies == OnAnomalies::Skip && !suspect.is_empty() {
             let reason =
                 format!("{} events of its data are anomalies, or nobody looked at them", suspect.len());
@@ -225,7 +227,8 @@ impl Plan {
     ) -> Result<Held, NightError> {
         let begin = Instant::now();
         tell(NightStep::Preparing);
-        let scope = Scope { included: vec![Span::of_time(self.from, self.to)], excluded: self.excluded.clone() };
+        let scope =
+            Scope { included: vec![Span::of_time(self.from, self.to)], excluded: self.excluded.clone() };
         let sampler = Sampler::of_scope(archive, scope, config, seed, control)?;
         let data = sampler.training_data()?;
         let judge = Judge { archive, test: sampler.filter(Set::Test), anomalies: &self.anomalies, control };
@@ -240,10 +243,15 @@ impl Plan {
         };
         timings.competition += begin.elapsed().as_secs_f64();
         let mut candidates = Vec::new();
-        let mut detectors = Vec::new();
+        let mut detectors: Vec<Option<TrainedDetector>> = Vec::new();
         for (kind, parent) in self.entrants(config) {
-            let training = Training { kind, config, seed, checkpoint: None, parent, control };
-            let name = if parent.is_some() { format!("{kind}, from the champion") } else { kind.to_string() };
+            let trained = detectors.iter().flatten().find(|other| has_same_network(other, kind));
+            let (start, name) = match (parent, trained) {
+                (Some(parent), _) => (Start::From(parent), format!("{kind}, from the champion")),
+                (None, Some(trained)) => (Start::Trained(trained), kind.to_string()),
+                (None, None) => (Start::Random, kind.to_string()),
+            };
+            let training = Training { kind, config, seed, checkpoint: None, start, control };
             let entered = enter(&training, name, &data, &sampler, &judge, &mut tell)?;
             timings.training += entered.candidate.training_seconds;
             timings.competition += entered.candidate.judging_seconds;
@@ -299,12 +307,7 @@ impl Plan {
 
 impl Held {
     /// Writes the winner, makes it champion or challenger, and records the night.
-    pub async fn deploy(
-        self,
-        store: &Store,
-        registry: &Registry,
-        actor: &str,
-    ) -> Result<Night, NightError> {
+    pub async fn deploy(self, store: &Store, registry: &Registry, actor: &str) -> Result<Night, NightError> {
         let begin = Instant::now();
         let Self { plan, mut night, winner } = self;
         if let Some((detector, figures)) = winner {
@@ -372,6 +375,12 @@ fn enter(
             detector: None,
         }),
     }
+}
+
+/// Whether a candidate from random weights would get the same network as one that has been trained: the hierarchy is
+/// built on an autoencoder of single threads.
+fn has_same_network(trained: &TrainedDetector, kind: DetectorKind) -> bool {
+    trained.kind == DetectorKind::Ae && kind == DetectorKind::Hierarchy
 }
 
 /// Judges detectors, all in the same way.
@@ -481,7 +490,8 @@ impl Store {
     async fn record_night(&self, night: &mut Night) -> Result<(), StoreError> {
         let mut connection = self.writer().await?;
         let mut transaction = connection.begin().await?;
-        let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM competitions").fetch_one(&mut *transaction);
+        let row =
+            sqlx::query("SELECT COALESCE(MAX(number), 0) FROM competitions").fetch_one(&mut *transaction);
         night.number = row.await?.try_get::<i64, _>(0)? + 1;
         sqlx::query("INSERT INTO competitions (number, time_ms, document) VALUES ($1, $2, $3)")
             .bind(night.number)

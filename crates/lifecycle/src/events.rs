@@ -240,7 +240,8 @@ pub(crate) async fn add_change(
     what: &str,
     now: Timestamp,
 ) -> Result<i64, StoreError> {
-    let last = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(&mut **transaction).await?;
+    let last =
+        sqlx::query("SELECT COALESCE(MAX(number), 0) FROM changes").fetch_one(&mut **transaction).await?;
     let number = last.try_get::<i64, _>(0)? + 1;
     sqlx::query("INSERT INTO changes (number, event, what, time_ms, document) VALUES ($1, $2, $3, $4, $5)")
         .bind(number)

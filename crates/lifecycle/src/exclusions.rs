@@ -78,13 +78,12 @@ impl Store {
     pub async fn remove_exclusion(&self, number: i64, actor: &str, now: Timestamp) -> Result<(), StoreError> {
         let mut connection = self.writer().await?;
         let mut transaction = connection.begin().await?;
-        let removed = sqlx::query(
-            "UPDATE exclusions SET removed_ms = $2 WHERE number = $1 AND removed_ms IS NULL",
-        )
-        .bind(number)
-        .bind(now.0)
-        .execute(&mut *transaction)
-        .await?;
+        let removed =
+            sqlx::query("UPDATE exclusions SET removed_ms = $2 WHERE number = $1 AND removed_ms IS NULL")
+                .bind(number)
+                .bind(now.0)
+                .execute(&mut *transaction)
+                .await?;
         if removed.rows_affected() == 0 {
             return Err(StoreError::NotFound { what: format!("exclusion {number}") });
         }

@@ -28,4 +28,4 @@ pub use registry::{Alias, Difference, Loaded, ModelVersion, Move, Promotion, Reg
 pub use store::{Store, StoreError};
 pub use tokens::{NewToken, Role, Secret, Session, Token};
 pub use verdicts::{Answer, NewVerdict, RegionInForce, Standing, Verdict, VettedEvent, VettingFigures};
-pub use vetting::{Preview, Vetting, VettingError};
+pub use vetting::{KnownPoints, Preview, Vetting, VettingError};

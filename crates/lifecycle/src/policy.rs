@@ -101,7 +101,8 @@ impl Policy {
                 (None, reason)
             }
             (Some((index, error)), Some(before)) => {
-                let reason = format!("a reconstruction error of {error:.5}, where the champion has {before:.5}");
+                let reason =
+                    format!("a reconstruction error of {error:.5}, where the champion has {before:.5}");
                 (Some(index), reason)
             }
         };
@@ -168,9 +169,8 @@ mod tests {
     #[test]
     fn a_tie_keeps_the_champion() {
         let champion = figures(0.010, 9, 1);
-        let decide = |error: f64| {
-            Policy::default().decide(Some(&champion), &[Some(figures(error, 9, 1))]).winner
-        };
+        let decide =
+            |error: f64| Policy::default().decide(Some(&champion), &[Some(figures(error, 9, 1))]).winner;
         assert_eq!((decide(0.0100), decide(0.00995), decide(0.0098)), (None, None, Some(0)));
     }
 

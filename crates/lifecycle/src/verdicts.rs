@@ -404,7 +404,8 @@ pub(crate) async fn in_force(
     if rows.is_empty() {
         return Ok(Vec::new());
     }
-    let verdicts = sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(&mut **transaction).await?;
+    let verdicts =
+        sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(&mut **transaction).await?;
     let verdicts = verdicts.iter().map(verdict).collect::<Result<Vec<_>, _>>()?;
     let standing = |event: &str| Standing::of(verdicts.iter().filter(|verdict| verdict.event == event));
     let mut regions = Vec::new();

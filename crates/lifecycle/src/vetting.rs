@@ -7,7 +7,8 @@ use std::ops::ControlFlow;
 
 use archive::Archive;
 use detect::{
-    EventSubject, KnownJobs, LabelledPoint, Library, Reading, Scope, Span, TrainedDetector, event_windows,
+    EventSubject, EventWindow, KnownJobs, LabelledPoint, Library, Reading, Scope, Span, TrainedDetector,
+    event_windows,
 };
 use workload::{Control, JobId, Label, Millis, Set, Timestamp};
 
@@ -57,11 +58,23 @@ pub struct Preview {
     pub n_not_compared: usize,
 }
 
+/// Points of a library that were read before.
+#[derive(Debug, Default)]
+pub struct KnownPoints {
+    /// Of labelled jobs.
+    labelled: Option<Vec<LabelledPoint>>,
+    /// By event.
+    anomalies: BTreeMap<String, Vec<LabelledPoint>>,
+    normal: Option<Vec<LabelledPoint>>,
+}
+
 /// What verdicts are given with.
 pub struct Vetting<'a> {
     pub store: &'a Store,
     pub registry: &'a Registry,
     pub archive: &'a Archive,
+    /// Whether the labelled jobs of the archive are part of the library.
+    pub uses_labels: bool,
     pub control: Control<'a>,
 }
 
@@ -128,25 +141,44 @@ impl Vetting<'_> {
     }
 
     /// The confirmed anomalies, and normal windows beside them, as a detector sees them. Events are compared with them.
-    pub async fn library(&self, detector: &TrainedDetector, now: Timestamp) -> Result<Library, VettingError> {
+    /// `known` keeps what was read for the same detector before.
+    pub async fn library(
+        &self,
+        detector: &TrainedDetector,
+        known: &mut KnownPoints,
+        now: Timestamp,
+    ) -> Result<Library, VettingError> {
+        let mut labels = if self.uses_labels { self.archive.labels()? } else { Vec::new() };
+        let has_labels = !labels.is_empty();
+        if has_labels && known.labelled.is_none() {
+            known.labelled = Some(LabelledPoint::of_archive(detector, self.archive, self.control)?);
+        }
+        let mut points: Vec<LabelledPoint> = known.labelled.iter().flatten().cloned().collect();
         let vetted = self.store.vetted_events(Timestamp::MIN).await?;
         let confirmed: Vec<&VettedEvent> = confirmed(&vetted).take(MAX_ANOMALIES).collect();
-        if confirmed.is_empty() {
-            return Ok(Library::default());
-        }
-        let (mut points, mut labels) = (Vec::new(), Vec::new());
-        for vetted in confirmed {
+        for vetted in &confirmed {
             let event = &vetted.event.event;
-            let Some(job) = event.jobs.first().filter(|_| event.subject == EventSubject::Job) else { continue };
+            let Some(job) = event.jobs.first().filter(|_| event.subject == EventSubject::Job) else {
+                continue;
+            };
             let kind = vetted.kind().unwrap_or(UNNAMED_KIND);
-            for window in event_windows(event, detector, self.archive, now, self.control)? {
-                points.push(LabelledPoint::new(kind, job, &window.finding, window.usage.as_ref()));
+            if !known.anomalies.contains_key(&event.id) {
+                let windows = event_windows(event, detector, self.archive, now, self.control)?;
+                let point = |window: &EventWindow| {
+                    LabelledPoint::new(kind, job, &window.finding, window.usage.as_ref())
+                };
+                known.anomalies.insert(event.id.clone(), windows.iter().map(point).collect());
             }
+            let of_event = known.anomalies.get(&event.id).into_iter().flatten();
+            points.extend(of_event.map(|point| LabelledPoint { kind: kind.to_owned(), ..point.clone() }));
             labels.extend(label(vetted, kind, job, now));
         }
-        let suspects: Vec<Span> =
-            vetted.iter().flat_map(|vetted| spans_of(&vetted.event.event, now)).collect();
-        points.extend(self.normal_points(detector, suspects)?);
+        // Labelled jobs show what is normal.
+        if known.normal.is_none() && !confirmed.is_empty() && !has_labels {
+            let suspects = vetted.iter().flat_map(|vetted| spans_of(&vetted.event.event, now)).collect();
+            known.normal = Some(self.normal_points(detector, suspects)?);
+        }
+        points.extend(known.normal.iter().flatten().cloned());
         Ok(Library::new(points, KnownJobs::new(&labels)))
     }
 

@@ -8,6 +8,7 @@ mod export;
 pub mod http;
 mod ingest;
 mod input;
+pub mod learning;
 mod live;
 mod models;
 mod notify;
@@ -24,6 +25,7 @@ mod traces;
 
 pub use counts::{Counts, Ignored, Input};
 pub use error::ServeError;
+pub use learning::LearningSettings;
 pub use notify::Supervisor;
 pub use service::{Running, Service, Simulation, start};
 pub use settings::{

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use archive::{Archive, Selection};
-use detect::{DetectorConfig, KnownJobs, LabelledPoint, Library, TrainedDetector, Training, TrainingStep};
+use detect::{DetectorConfig, Library, Start, TrainedDetector, Training, TrainingStep};
 use learn::artifact::Provenance;
 use lifecycle::Registry;
 use workload::{Control, Millis, NodeName, Stop, Timestamp};
@@ -18,28 +18,8 @@ use crate::settings::ScoringSettings;
 pub struct Model {
     pub version: String,
     pub detector: Arc<TrainedDetector>,
-    /// Labelled jobs that events are compared with.
+    /// Labelled jobs and confirmed anomalies that events are compared with.
     pub library: Library,
-}
-
-impl Model {
-    pub fn new(version: String, detector: TrainedDetector, archive: &Archive, stop: &Stop) -> Self {
-        let library = library(&detector, archive, stop).unwrap_or_else(|error| {
-            tracing::warn!("events are not compared with labelled jobs: {error}");
-            Library::default()
-        });
-        Self { version, detector: Arc::new(detector), library }
-    }
-}
-
-/// The labelled jobs of the archive.
-fn library(detector: &TrainedDetector, archive: &Archive, stop: &Stop) -> Result<Library, ServeError> {
-    let labels = archive.labels()?;
-    if labels.is_empty() {
-        return Ok(Library::default());
-    }
-    let points = LabelledPoint::of_archive(detector, archive, Control::new(stop, &|_, _| {}))?;
-    Ok(Library::new(points, KnownJobs::new(&labels)))
 }
 
 /// The last reading of each node.
@@ -73,7 +53,7 @@ pub fn train(
         config: &config,
         seed: config.train.seed,
         checkpoint: None,
-        parent: None,
+        start: Start::Random,
         control: Control::new(stop, &report),
     };
     let detector = training.run(&archive.with_stop(stop), |step| match step {

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use archive::{Archive, Replay, Replayed, Selection};
 use detect::{
-    BufferStatus, Event, EventChange, KnownJobs, Monitor, WindowBatch, WindowBuffer, WindowFilter, WindowSpec,
+    BufferStatus, Event, EventChange, KnownJobs, Library, Monitor, WindowBatch, WindowBuffer, WindowFilter,
+    WindowSpec,
 };
 use tokio::sync::mpsc;
 use workload::{Millis, NodeName, Timestamp};
@@ -37,6 +38,8 @@ pub struct Shared {
     live: Mutex<Arc<Live>>,
     status: Mutex<BufferStatus>,
     model: Mutex<Option<Model>>,
+    /// What events are compared with from now on.
+    library: Mutex<Option<Library>>,
 }
 
 impl Shared {
@@ -58,6 +61,11 @@ impl Shared {
     /// The version of the model in use.
     pub fn model(&self) -> Option<String> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|model| model.version.clone())
+    }
+
+    /// Compares events with other jobs from the next batch on.
+    pub fn use_library(&self, library: Library) {
+        *self.library.lock().unwrap_or_else(PoisonError::into_inner) = Some(library);
     }
 
     /// The model in use.
@@ -314,6 +322,9 @@ impl Scorer {
         monitor.resume(open, stopped_at);
         let length = detector.event_spec().length();
         while let Ok(batch) = batches.recv() {
+            if let Some(library) = self.shared.library.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                monitor.use_library(library);
+            }
             self.counts.waiting_batches.fetch_sub(1, Ordering::Relaxed);
             self.n_waiting.fetch_sub(batch.threads().len() as u64, Ordering::Relaxed);
             let begin = Instant::now();

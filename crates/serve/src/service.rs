@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use agent::web::config::WebConfig;
 use archive::{Archive, Settings};
 use campaign::simulate::schedule::ClusterSettings;
-use detect::DetectorConfig;
-use lifecycle::{Alias, Registry, RegistryError, Store};
+use detect::{DetectorConfig, Library};
+use lifecycle::{Alias, KnownPoints, Loaded, Registry, RegistryError, Store, Vetting};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc, watch};
-use workload::{Millis, Stop, Timestamp};
+use workload::{Control, Millis, Stop, Timestamp};
 
 use crate::alerts::Alerts;
 use crate::counts::{Counts, add};
@@ -26,6 +26,7 @@ use crate::ingest::Ingest;
 use crate::input::poll::Poll;
 use crate::input::pull::Pull;
 use crate::input::simulated;
+use crate::learning::Nights;
 use crate::models::{self, Model};
 use crate::recorder;
 use crate::reload::reloaded;
@@ -186,6 +187,7 @@ pub async fn start(
         training: Mutex::new("collecting data".into()),
     });
     let (changes, to_record) = mpsc::unbounded_channel();
+    let following = recorder::follow(store.clone(), last_change.clone(), stopped.clone());
     let recording = tokio::spawn(recorder::record(to_record, store.clone(), last_change, counts.clone()));
     let (models, to_use) = sync_channel(1);
     let scoring = Scoring {
@@ -204,12 +206,20 @@ pub async fn start(
     let stop_threads = Stop::default();
     let model = Modelling {
         service: service.clone(),
+        archive: archive.with_stop(&stop_threads),
+        detector: detector.clone(),
+        runtime: tokio::runtime::Handle::current(),
+        stop: stop_threads.clone(),
+    };
+    threads.push(model.start(models)?);
+    let nights = Nights {
+        service: service.clone(),
         archive: archive.clone(),
         detector,
         runtime: tokio::runtime::Handle::current(),
         stop: stop_threads.clone(),
     };
-    threads.push(model.start(models)?);
+    threads.push(nights.start()?);
     let mut inputs = Vec::new();
     let pull = Pull::new(in_force.clone(), &data, archived.clone(), ingest.clone(), counts.clone())?;
     inputs.push(tokio::spawn(pull.run(stopped.clone())));
@@ -227,7 +237,11 @@ pub async fn start(
         last_change: service.last_change.clone(),
         counts,
     };
-    let outputs = vec![tokio::spawn(alerts.run(stopped.clone())), tokio::spawn(export::run(service.clone()))];
+    let outputs = vec![
+        tokio::spawn(following),
+        tokio::spawn(alerts.run(stopped.clone())),
+        tokio::spawn(export::run(service.clone())),
+    ];
     if let Some(simulation) = simulation {
         threads.push(simulate(simulation, archive, ingest.clone(), stop_threads.clone())?);
     }
@@ -305,6 +319,14 @@ fn simulate(
     std::thread::Builder::new().name("simulated".into()).spawn(work).map_err(ServeError::Thread)
 }
 
+/// The verdicts that the library in use contains.
+#[derive(Default)]
+struct Verdicts {
+    /// A number that changes with every verdict.
+    state: Option<i64>,
+    points: KnownPoints,
+}
+
 /// Finds the champion, trains the first model, and notices when there is another champion.
 struct Modelling {
     service: Arc<Service>,
@@ -323,18 +345,26 @@ impl Modelling {
     fn run(&self, models: &SyncSender<Model>) {
         // The last promotion that was looked at, and the model that it led to.
         let (mut seen, mut in_use) = (None, None);
+        let mut verdicts = Verdicts::default();
         let mut has_failed = false;
         while !self.stop.is_set() {
             match self.champion(&mut seen, in_use.as_deref()) {
-                Ok(Some(model)) => {
-                    in_use = Some(model.version.clone());
+                Ok(Some(loaded)) => {
+                    in_use = Some(loaded.model.version.clone());
+                    verdicts = Verdicts::default();
+                    let library = self.prepare(&loaded, &mut verdicts);
+                    let model =
+                        Model { version: loaded.model.version, detector: Arc::new(loaded.detector), library };
                     // Scoring has ended: the service is stopping.
                     if models.send(model).is_err() {
                         return;
                     }
                 }
                 Ok(None) if in_use.is_none() && self.train_first() => continue,
-                Ok(None) => has_failed = false,
+                Ok(None) => {
+                    has_failed = false;
+                    self.follow_verdicts(&mut verdicts);
+                }
                 Err(error) => {
                     if !has_failed {
                         tracing::warn!("the champion cannot be looked up: {error}");
@@ -349,7 +379,11 @@ impl Modelling {
     }
 
     /// The champion, if there was a promotion since the last look and it is another than the one in use.
-    fn champion(&self, seen: &mut Option<i64>, in_use: Option<&str>) -> Result<Option<Model>, RegistryError> {
+    fn champion(
+        &self,
+        seen: &mut Option<i64>,
+        in_use: Option<&str>,
+    ) -> Result<Option<Loaded>, RegistryError> {
         let registry = &self.service.registry;
         let loaded = self.runtime.block_on(async {
             let mut holder = registry.holder(Alias::Champion).await?;
@@ -373,11 +407,48 @@ impl Modelling {
             *seen = number;
             Ok(champion)
         })?;
-        let other = loaded.filter(|loaded| Some(loaded.model.version.as_str()) != in_use);
-        Ok(other.map(|loaded| {
-            let archive = self.archive.with_stop(&self.stop);
-            Model::new(loaded.model.version, loaded.detector, &archive, &self.stop)
-        }))
+        Ok(loaded.filter(|loaded| Some(loaded.model.version.as_str()) != in_use))
+    }
+
+    /// What a model needs before it is used: regions of earlier verdicts, and jobs to compare events with.
+    fn prepare(&self, loaded: &Loaded, verdicts: &mut Verdicts) -> Library {
+        let now = Timestamp::from(SystemTime::now());
+        let (model, detector) = (&loaded.model.version, &loaded.detector);
+        let state = self.runtime.block_on(self.service.store.verdict_state());
+        let vetting = self.vetting();
+        let prepared = self.runtime.block_on(async {
+            vetting.add_regions(model, detector, now).await?;
+            vetting.library(detector, &mut verdicts.points, now).await
+        });
+        verdicts.state = state.ok();
+        prepared.unwrap_or_else(|error| {
+            tracing::warn!("events are not compared with earlier ones: {error}");
+            Library::default()
+        })
+    }
+
+    /// Uses the verdicts that were given since the last look.
+    fn follow_verdicts(&self, verdicts: &mut Verdicts) {
+        let Some(model) = self.service.scoring.current_model() else { return };
+        let now = Timestamp::from(SystemTime::now());
+        let state = match self.runtime.block_on(self.service.store.verdict_state()) {
+            Ok(state) if verdicts.state == Some(state) => return,
+            Ok(state) => state,
+            // It is asked again soon.
+            Err(_) => return,
+        };
+        let vetting = self.vetting();
+        match self.runtime.block_on(vetting.library(&model.detector, &mut verdicts.points, now)) {
+            Ok(library) => self.service.scoring.use_library(library),
+            Err(error) => tracing::warn!("events are not compared with the last verdicts: {error}"),
+        }
+        verdicts.state = Some(state);
+    }
+
+    fn vetting(&self) -> Vetting<'_> {
+        let Service { store, registry, .. } = &*self.service;
+        let control = Control::new(&self.stop, &|_, _| {});
+        Vetting { store, registry, archive: &self.archive, uses_labels: true, control }
     }
 
     /// Trains the first model if there is enough data, and returns whether there is one now.

@@ -9,6 +9,7 @@ use detect::DetectorKind;
 use lifecycle::Role;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::learning::LearningSettings;
 use crate::peer::read_secret;
 
 /// A duration that is written like `5s` or `2h`.
@@ -57,6 +58,7 @@ pub struct ServeSettings {
     /// TLS, in the format of Prometheus' exporters.
     pub web_config: Option<PathBuf>,
     pub scoring: ScoringSettings,
+    pub learning: LearningSettings,
     pub agents: AgentSettings,
     /// Prometheus or VictoriaMetrics servers whose samples are read.
     pub prometheus: Vec<PollSettings>,
@@ -234,6 +236,7 @@ impl Default for ServeSettings {
             store: String::new(),
             web_config: None,
             scoring: ScoringSettings::default(),
+            learning: LearningSettings::default(),
             agents: AgentSettings::default(),
             prometheus: Vec::new(),
             export: ExportSettings::default(),
@@ -361,6 +364,8 @@ pub enum SettingsError {
     Server { url: String, reason: &'static str },
     #[error("{name} must be between {from} and {to}")]
     Range { name: &'static str, from: &'static str, to: &'static str },
+    #[error("learning.at: {0:?} is not a time of day; write it like 02:00, or leave it empty")]
+    TimeOfDay(String),
     #[error("login.{0}")]
     Login(&'static str),
 }
@@ -429,6 +434,7 @@ impl ServeSettings {
         if !within(self.alerts.resend, 1_000, 3_600) {
             return Err(SettingsError::Range { name: "alerts.resend", from: "1s", to: "1h" });
         }
+        self.learning.check()?;
         self.login.check()?;
         if self.limits.connections == 0 || self.limits.connections_per_address == 0 {
             return Err(SettingsError::Range { name: "limits.connections", from: "1", to: "1000000" });

@@ -2,7 +2,126 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{Args as ClapArgs, Subcommand};
+use lifecycle::{AcceptedScope, Answer};
+use workload::{NodeName, Timestamp};
+
+use super::StoreArgs;
+use crate::times::parse_time;
+
+#[derive(Debug, Subcommand)]
+pub enum LearnCommand {
+    /// Let models compete with the data of the last day; the winner becomes the champion
+    #[command(after_help = "\
+Candidates are trained on 60 % of the jobs, thresholds are set with 20 %, and the rest and all confirmed anomalies judge.
+The lowest reconstruction error wins, unless the winner would find fewer anomalies or raise more false events than the
+champion. Settings are in [serve.learning] of the configuration. A running service does this every night by itself and
+uses the winner within seconds.
+
+Examples:
+    tracewise learn tonight
+    tracewise learn tonight --data /var/lib/tracewise --json")]
+    Tonight {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// List past competitions, the newest first
+    History {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// The number of competitions
+        #[arg(long, default_value_t = 20)]
+        limit: usize,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "\
+Without an event, events without a verdict are shown one after the other; answer with one key: a (anomaly), n (normal),
+u (unsure), s (skip), z (undo the last verdict), q (quit). Before an event is called normal, the events that this would
+have hidden in the last 30 days are shown.
+
+Examples:
+    tracewise review
+    tracewise review --list
+    tracewise review 4c1d2e0a9b8f7a61 --answer anomaly --kind bad-io
+    tracewise review 4c1d2e0a9b8f7a61 --answer normal --scope node --days 7
+    tracewise review --undo 12")]
+pub struct ReviewArgs {
+    /// An event, as `tracewise review --list` prints it
+    pub event: Option<String>,
+    /// The verdict: anomaly, normal or unsure
+    #[arg(long, requires = "event")]
+    pub answer: Option<Answer>,
+    /// What kind of anomaly it is, such as bad-io
+    #[arg(long, requires = "answer")]
+    pub kind: Option<String>,
+    /// Why
+    #[arg(long, default_value = "")]
+    pub comment: String,
+    /// Where events like a normal one are hidden: cluster or node
+    #[arg(long, default_value = "cluster")]
+    pub scope: AcceptedScope,
+    /// For how many days they are hidden
+    #[arg(long, default_value_t = 30.0)]
+    pub days: f64,
+    /// Undo a verdict with all of its effects
+    #[arg(long, value_name = "VERDICT", conflicts_with_all = ["event", "list"])]
+    pub undo: Option<i64>,
+    /// List the events without a verdict
+    #[arg(long, conflicts_with = "event")]
+    pub list: bool,
+    #[command(flatten)]
+    pub store: StoreArgs,
+    /// Print the result as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ExcludeCommand {
+    /// Exclude a time, such as maintenance, from training
+    #[command(after_help = "Examples:
+    tracewise exclude add --from 2026-11-15T08:00:00Z --to 2026-11-15T18:00:00Z --reason maintenance
+    tracewise exclude add --node n017 --from 2026-11-01 --to 2026-11-08 --reason \"new node\"")]
+    Add {
+        /// Only this node [default: all nodes]
+        #[arg(long, value_name = "NAME")]
+        node: Option<NodeName>,
+        /// Start of the time range
+        #[arg(long, value_name = "T", value_parser = parse_time)]
+        from: Timestamp,
+        /// End of the time range
+        #[arg(long, value_name = "T", value_parser = parse_time)]
+        to: Timestamp,
+        /// Why; it is kept in the audit log
+        #[arg(long, default_value = "")]
+        reason: String,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+    /// List the times that are excluded
+    List {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    /// Learn from a time again
+    Remove {
+        /// The number of the exclusion, as `tracewise exclude list` prints it
+        number: i64,
+        #[command(flatten)]
+        store: StoreArgs,
+    },
+}
 
 #[derive(Debug, ClapArgs)]
 #[command(after_help = "\

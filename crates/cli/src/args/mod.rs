@@ -32,7 +32,7 @@ pub use detect::{
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
-pub use learning::RehearseArgs;
+pub use learning::{ExcludeCommand, LearnCommand, RehearseArgs, ReviewArgs};
 pub use serve::{DemoArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
@@ -94,6 +94,14 @@ pub enum Command {
     /// List, compare, promote and roll back the models of the service
     #[command(subcommand)]
     Models(ModelsCommand),
+    /// Give verdicts about events: anomaly, normal or unsure
+    Review(ReviewArgs),
+    /// Let models compete, and list past competitions
+    #[command(subcommand)]
+    Learn(LearnCommand),
+    /// Exclude times, such as maintenance, from training
+    #[command(subcommand)]
+    Exclude(ExcludeCommand),
     /// Rehearse a week of the service with a simulated cluster, and report what it found
     Rehearse(RehearseArgs),
     /// Create, list and revoke access tokens of the service

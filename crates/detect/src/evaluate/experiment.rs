@@ -15,7 +15,7 @@ use crate::error::DetectError;
 use crate::inject::{cases, contaminate};
 use crate::library::Library;
 use crate::sample::Sample;
-use crate::training::Training;
+use crate::training::{Start, Training};
 
 /// What is trained and evaluated.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,14 @@ impl Experiment<'_> {
             let n_members = if kind.is_random() { self.n_members } else { 1 };
             for member in 0..n_members {
                 let seed = self.seed + member as u64;
-                let run = Training { kind, config: self.config, seed, checkpoint: None, parent: None, control };
+                let run = Training {
+                    kind,
+                    config: self.config,
+                    seed,
+                    checkpoint: None,
+                    start: Start::Random,
+                    control,
+                };
                 let started = Instant::now();
                 let detector = run.fit(training, &HeldOut::Archive(&sampler), |_| {})?;
                 let train_seconds = started.elapsed().as_secs_f64();

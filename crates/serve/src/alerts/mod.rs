@@ -169,7 +169,8 @@ impl Outbox {
             position = newest;
         }
         if self.receiver.kind == ReceiverKind::Alertmanager {
-            let open = self.alerts.store.open_events().await?;
+            let mut open = self.alerts.store.open_events().await?;
+            open.retain(|event| event.hidden_by.is_none());
             self.remind(&open).await?;
         }
         Ok(())
@@ -181,6 +182,11 @@ impl Outbox {
 
     async fn send(&self, change: &RecordedChange) -> Result<(), AlertError> {
         match self.receiver.kind {
+            // For Alertmanager, an event that a verdict hides is over.
+            ReceiverKind::Alertmanager if change.what == "hidden" => {
+                let event = detect::Event { end: Some(change.time), ..change.event.clone() };
+                self.post_alerts(&[&event]).await
+            }
             ReceiverKind::Alertmanager => self.post_alerts(&[&change.event]).await,
             ReceiverKind::Webhook => {
                 let body = webhook::body(change, &self.alerts.cluster);

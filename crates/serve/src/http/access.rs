@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 24] = [
+pub const ROUTES: [(&str, &str, Access); 32] = [
     ("GET", "/healthz", Access::Public),
     ("GET", "/readyz", Access::Public),
     ("GET", "/openapi.json", Access::Public),
@@ -48,6 +48,14 @@ pub const ROUTES: [(&str, &str, Access); 24] = [
     ("GET", "/api/v1/jobs/{job}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events/{id}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/events/{id}/verdicts", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/events/{id}/verdicts", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/events/{id}/preview", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/verdicts/{number}", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/exclusions", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/exclusions", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/exclusions/{number}", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/competitions", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/models", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/promotions", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/models/{version}/promote", Access::Role(Role::Admin)),

@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use lifecycle::{RegistryError, StoreError};
+use lifecycle::{RegistryError, StoreError, VettingError};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -71,6 +71,22 @@ impl From<RegistryError> for ApiError {
             RegistryError::Store(error) => error.into(),
             RegistryError::NoEarlier => Self::not_found(error.to_string()),
             other => Self { status: StatusCode::CONFLICT, code: "conflict", message: other.to_string() },
+        }
+    }
+}
+
+impl From<VettingError> for ApiError {
+    fn from(error: VettingError) -> Self {
+        match error {
+            VettingError::Registry(error) => error.into(),
+            VettingError::Kind => Self::bad_request(error.to_string()),
+            VettingError::Archive(error) => {
+                tracing::warn!("{error}");
+                Self::unavailable("the archive cannot be read; try again")
+            }
+            VettingError::NotAccepted { .. } => {
+                Self { status: StatusCode::CONFLICT, code: "conflict", message: error.to_string() }
+            }
         }
     }
 }

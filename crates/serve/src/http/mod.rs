@@ -12,6 +12,7 @@ mod models;
 pub mod oidc;
 mod page;
 mod threads;
+mod verdicts;
 mod write;
 
 use std::net::SocketAddr;
@@ -68,6 +69,12 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api::job))
         .routes(routes!(api::events))
         .routes(routes!(api::event))
+        .routes(routes!(verdicts::verdicts, verdicts::give))
+        .routes(routes!(verdicts::preview))
+        .routes(routes!(verdicts::undo))
+        .routes(routes!(verdicts::exclusions, verdicts::exclude))
+        .routes(routes!(verdicts::include))
+        .routes(routes!(verdicts::competitions))
         .routes(routes!(models::models))
         .routes(routes!(models::promotions))
         .routes(routes!(models::promote))

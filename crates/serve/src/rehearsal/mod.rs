@@ -12,12 +12,12 @@ use campaign::plan::PlannedCampaign;
 use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{SimulateError, into_archive, recorded_model};
 use detect::{
-    ArchiveEvents, DetectError, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span, TrainedDetector,
-    ValidConfig,
+    ArchiveEvents, DetectError, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span,
+    TrainedDetector, ValidConfig,
 };
 use lifecycle::{
-    AcceptedScope, Answer, NewVerdict, NightError, NightSettings, Plan, RecordedEvent, Registry, RegistryError,
-    Store, StoreError, Vetting, VettingError,
+    AcceptedScope, Answer, KnownPoints, NewVerdict, NightError, NightSettings, Plan, RecordedEvent, Registry,
+    RegistryError, Store, StoreError, Vetting, VettingError,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -191,7 +191,8 @@ impl Stage<'_> {
             day.champion = Some(champion.model.version.clone());
             day.detector = Some(champion.model.detector.clone());
             let span = Span::of_time(morning, evening);
-            let scored = Scored { version: &champion.model.version, detector: &champion.detector, span, labels };
+            let scored =
+                Scored { version: &champion.model.version, detector: &champion.detector, span, labels };
             *open = self.score(&scored, std::mem::take(open), administrator, &mut day)?;
             self.count(&scored, &mut day)?;
             day.scoring_seconds = begin.elapsed().as_secs_f64();
@@ -259,7 +260,8 @@ impl Stage<'_> {
         let Scored { version, detector, span, .. } = scored;
         let vetting = self.vetting();
         self.runtime.block_on(vetting.add_regions(version, detector, span.from))?;
-        let library = self.library(detector, span.from)?;
+        let mut points = KnownPoints::default();
+        let library = self.library(detector, &mut points, span.from)?;
         let known = KnownJobs::default();
         let mut monitor = Monitor::new(detector, &known, library)?;
         monitor.resume(open, span.from);
@@ -281,7 +283,7 @@ impl Stage<'_> {
             let outcome = self.record(&changes, version, now, administrator).and_then(|()| {
                 let has_new_anomaly = administrator.answer(self, scored, now, day)?;
                 if has_new_anomaly {
-                    monitor.use_library(self.library(detector, now)?);
+                    monitor.use_library(self.library(detector, &mut points, now)?);
                 }
                 Ok(())
             });
@@ -310,12 +312,20 @@ impl Stage<'_> {
         Ok(())
     }
 
-    fn library(&self, detector: &TrainedDetector, now: Timestamp) -> Result<Library, RehearsalError> {
-        Ok(self.runtime.block_on(self.vetting().library(detector, now))?)
+    fn library(
+        &self,
+        detector: &TrainedDetector,
+        points: &mut KnownPoints,
+        now: Timestamp,
+    ) -> Result<Library, RehearsalError> {
+        Ok(self.runtime.block_on(self.vetting().library(detector, points, now))?)
     }
 
     fn vetting(&self) -> Vetting<'_> {
-        Vetting { store: &self.store, registry: &self.registry, archive: &self.archive, control: self.control }
+        // The labels of the simulation are what the administrator knows, and not the service.
+        let uses_labels = false;
+        let Self { store, registry, archive, control, .. } = self;
+        Vetting { store, registry, archive, uses_labels, control: *control }
     }
 
     /// Compares the events of a day with its labels.
@@ -376,7 +386,9 @@ impl Scored<'_> {
             let overlaps = |label: &Label| label.start < end && label.end > event.start;
             let is_there = |label: &Label| event.nodes.contains(&label.node) || event.node.is_none();
             let is_wide = event.subject != detect::EventSubject::Job;
-            self.labels.iter().find(|label| is_wide && label.is_anomalous() && overlaps(label) && is_there(label))
+            self.labels
+                .iter()
+                .find(|label| is_wide && label.is_anomalous() && overlaps(label) && is_there(label))
         })
     }
 }
@@ -399,7 +411,8 @@ impl Administrator {
         now: Timestamp,
         day: &mut Day,
     ) -> Result<bool, RehearsalError> {
-        let (due, waiting) = std::mem::take(&mut self.waiting).into_iter().partition(|(time, _)| *time <= now);
+        let (due, waiting) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(time, _)| *time <= now);
         self.waiting = waiting;
         let mut has_anomaly = false;
         for (time, id) in due {
@@ -408,9 +421,8 @@ impl Administrator {
                 continue;
             }
             let explanation = scored.explanation(&recorded.event);
-            let is_new_kind = |job: &JobId| {
-                scored.label(job).is_some_and(|label| family(&label.kind) == NEW_KIND)
-            };
+            let is_new_kind =
+                |job: &JobId| scored.label(job).is_some_and(|label| family(&label.kind) == NEW_KIND);
             let is_of_new_kind =
                 explanation.is_none() && recorded.event.jobs.first().is_some_and(is_new_kind);
             day.new_kind_events[usize::from(self.has_accepted_new_kind)] += usize::from(is_of_new_kind);

@@ -40,7 +40,16 @@ impl Sums {
 
 /// The columns of a table of days; those with `>` are numbers.
 pub const HEADER: [&str; 10] = [
-    ">DAY", "CHAMPION", ">ANOMALIES", ">FOUND", ">EVENTS", ">FALSE", ">HIDDEN", ">VERDICTS", ">NIGHT", "WINNER",
+    ">DAY",
+    "CHAMPION",
+    ">ANOMALIES",
+    ">FOUND",
+    ">EVENTS",
+    ">FALSE",
+    ">HIDDEN",
+    ">VERDICTS",
+    ">NIGHT",
+    "WINNER",
 ];
 
 /// One day as a row of a table.

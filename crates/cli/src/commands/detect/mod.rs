@@ -43,7 +43,7 @@ pub fn detector_settings(config: &Config) -> anyhow::Result<ValidConfig> {
 }
 
 /// Adds what to change on the command line to errors that training and reading can give.
-fn with_hint(error: DetectError) -> anyhow::Error {
+pub fn with_hint(error: DetectError) -> anyhow::Error {
     let hint = match &error {
         DetectError::TooFew { .. } => "record for longer, or set a shorter detector.window",
         DetectError::MissingChannel { .. } => "remove it from detector.channels",

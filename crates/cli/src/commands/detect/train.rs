@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use ::detect::{BUDGETS, Calibration, Training, TrainingStep};
+use ::detect::{BUDGETS, Calibration, Start, Training, TrainingStep};
 use learn::artifact::Provenance;
 use report::text::{show_count, show_duration};
 use serde_json::json;
@@ -30,7 +30,7 @@ pub fn run(args: &TrainArgs, config: &Config) -> anyhow::Result<ExitCode> {
         config: &settings,
         seed,
         checkpoint: Some(&checkpoint),
-        parent: None,
+        start: Start::Random,
         control: Control::new(&stop, &report),
     };
     let trained = training.run(&archive, note).map_err(with_hint)?;

@@ -1,8 +1,11 @@
 //! `tracewise serve`
 
 pub mod demo;
+pub mod exclude;
+pub mod learn;
 pub mod models;
 pub mod rehearse;
+pub mod review;
 pub mod token;
 
 use std::path::Path;
@@ -51,9 +54,25 @@ async fn open_store(args: &StoreArgs, config: &Config) -> anyhow::Result<Store> 
     if !config.serve.store.is_empty() {
         return Ok(Store::open(&config.serve.store).await?);
     }
-    let data = args.data.as_ref().unwrap_or(&config.serve.data);
+    let data = data_of(args, config);
     files::create_dirs(data)?;
     Ok(Store::open_file(&data.join("metadata.db")).await?)
+}
+
+/// The data directory of the service.
+fn data_of<'a>(args: &'a StoreArgs, config: &'a Config) -> &'a Path {
+    args.data.as_ref().unwrap_or(&config.serve.data)
+}
+
+/// The address of the archive of the service.
+fn archive_of(args: &StoreArgs, config: &Config) -> String {
+    data_of(args, config).join("archive").to_string_lossy().into_owned()
+}
+
+/// Who gives verdicts and promotes models on the command line.
+fn actor() -> String {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    user.ok().filter(|user| !user.is_empty()).unwrap_or_else(|| ACTOR.to_owned())
 }
 
 pub fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {

@@ -9,7 +9,7 @@ use lifecycle::{Alias, Difference, ModelVersion, Move, Promotion, Registry};
 use serde_json::json;
 use workload::Timestamp;
 
-use super::{ACTOR, open_store, runtime};
+use super::{actor, data_of, open_store, runtime};
 use crate::args::{ModelsCommand, StoreArgs};
 use crate::config::Config;
 use crate::output::{print, print_json, print_table};
@@ -52,15 +52,15 @@ async fn run_async(command: ModelsCommand, config: &Config) -> anyhow::Result<Ex
             let added = registry.import(Path::new(&model), &name, now).await?;
             print(&format!("{} is registered", added.version))?;
             if let Some(reason) = promote {
-                print_promotion(&registry.promote(Alias::Champion, &name, ACTOR, &reason, now).await?)?;
+                print_promotion(&registry.promote(Alias::Champion, &name, &actor(), &reason, now).await?)?;
             }
         }
         ModelsCommand::Promote { version, reason, store } => {
             let registry = open(&store, config).await?;
-            print_promotion(&registry.promote(Alias::Champion, &version, ACTOR, &reason, now).await?)?;
+            print_promotion(&registry.promote(Alias::Champion, &version, &actor(), &reason, now).await?)?;
         }
         ModelsCommand::Rollback { reason, store } => {
-            print_promotion(&open(&store, config).await?.rollback(ACTOR, &reason, now).await?)?;
+            print_promotion(&open(&store, config).await?.rollback(&actor(), &reason, now).await?)?;
         }
         ModelsCommand::History { at, store, json } => {
             let registry = open(&store, config).await?;
@@ -83,8 +83,7 @@ async fn run_async(command: ModelsCommand, config: &Config) -> anyhow::Result<Ex
 }
 
 async fn open(args: &StoreArgs, config: &Config) -> anyhow::Result<Registry> {
-    let data = args.data.as_ref().unwrap_or(&config.serve.data);
-    Ok(Registry::new(open_store(args, config).await?, data))
+    Ok(Registry::new(open_store(args, config).await?, data_of(args, config)))
 }
 
 fn print_models(models: &[ModelVersion], holders: &[Promotion]) -> anyhow::Result<()> {

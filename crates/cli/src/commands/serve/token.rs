@@ -7,7 +7,7 @@ use lifecycle::{NewToken, Role, Token};
 use serde_json::json;
 use workload::Timestamp;
 
-use super::{ACTOR, open_store, runtime};
+use super::{actor, open_store, runtime};
 use crate::args::TokenCommand;
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
@@ -23,7 +23,7 @@ pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
                     "--node is for the role ingest; a {role} sees all nodes"
                 );
                 let store = open_store(&store, config).await?;
-                let (token, secret) = store.add_token(&NewToken { name, role, nodes }, ACTOR, now).await?;
+                let (token, secret) = store.add_token(&NewToken { name, role, nodes }, &actor(), now).await?;
                 if json {
                     print_json(&json!({ "id": token.id, "role": token.role, "token": secret.reveal() }))?;
                 } else {
@@ -36,7 +36,7 @@ pub fn run(command: TokenCommand, config: &Config) -> anyhow::Result<ExitCode> {
                 if json { print_json(&json!(tokens))? } else { print_tokens(&tokens)? }
             }
             TokenCommand::Revoke { id, store } => {
-                open_store(&store, config).await?.revoke_token(&id, ACTOR, now).await?;
+                open_store(&store, config).await?.revoke_token(&id, &actor(), now).await?;
                 print(&format!("token {id} is revoked"))?;
             }
         }

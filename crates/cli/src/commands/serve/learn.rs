@@ -1,0 +1,107 @@
+//! `tracewise learn`
+
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use ::archive::{Archive, Settings};
+use ::serve::learning::{in_background, line, outcome};
+use lifecycle::{Candidate, Figures, Night, Plan, Registry};
+use report::text::show_duration;
+use workload::{Control, Timestamp};
+
+use super::{actor, archive_of, data_of, open_store, runtime};
+use crate::args::{LearnCommand, StoreArgs};
+use crate::commands::detect::{detector_settings, with_hint};
+use crate::config::Config;
+use crate::output::{eprint_note, print, print_json, print_table};
+use crate::signals::stop_on_signals;
+use crate::times::show_time;
+
+pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
+    match command {
+        LearnCommand::Tonight { store, json } => tonight(&store, json, config)?,
+        LearnCommand::History { store, limit, json } => {
+            let nights = runtime()?.block_on(async {
+                Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(limit).await?)
+            })?;
+            if json { print_json(&nights)? } else { print_nights(&nights)? }
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tonight(args: &StoreArgs, json: bool, config: &Config) -> anyhow::Result<()> {
+    let (runtime, now) = (runtime()?, Timestamp::from(SystemTime::now()));
+    let detector = detector_settings(config)?;
+    let settings = config.serve.learning.night();
+    let store = runtime.block_on(open_store(args, config))?;
+    let registry = Registry::new(store.clone(), data_of(args, config));
+    let stop = stop_on_signals(None)?;
+    let archive = Archive::open(&archive_of(args, config), &Settings::default())?.with_stop(&stop);
+    let plan = runtime.block_on(Plan::make(&store, &registry, &settings, now))?;
+    eprint_note(&format!(
+        "{} candidates; data from {} to {}; {} stretches of time are not learned from; {} confirmed anomalies",
+        settings.candidates.len(),
+        show_time(plan.from),
+        show_time(plan.to),
+        plan.excluded.len(),
+        plan.anomalies.len(),
+    ));
+    let control = Control::new(&stop, &|_, _| {});
+    let held = in_background(|| {
+        plan.hold(&archive, &detector, detector.train.seed, control, |step| {
+            line(step).iter().for_each(|line| eprint_note(line));
+        })
+    });
+    let held = held.map_err(|error| match error {
+        lifecycle::NightError::Detect(error) => with_hint(error),
+        other => other.into(),
+    })?;
+    let night = runtime.block_on(held.deploy(&store, &registry, &actor()))?;
+    if json { print_json(&night) } else { print_night(&night) }
+}
+
+fn print_night(night: &Night) -> anyhow::Result<()> {
+    let champion = night.champion_before.as_ref().zip(night.champion_figures);
+    let champion = champion.map(|(version, figures)| Candidate {
+        name: format!("{version} (champion)"),
+        figures: Some(figures),
+        objection: None,
+        training_seconds: 0.0,
+        judging_seconds: 0.0,
+    });
+    let rows: Vec<Vec<String>> = champion.iter().chain(&night.candidates).map(row).collect();
+    print_table(&["CANDIDATE", ">ERROR", ">FOUND", ">FALSE/DAY", ">TRAINING", "OBJECTION"], &rows)?;
+    print(&format!("\n{} ({})", outcome(night), show_duration(night.timings.total())))
+}
+
+fn row(candidate: &Candidate) -> Vec<String> {
+    let figure =
+        |show: &dyn Fn(&Figures) -> String| candidate.figures.as_ref().map_or_else(|| "–".into(), show);
+    vec![
+        candidate.name.clone(),
+        figure(&|figures| format!("{:.5}", figures.reconstruction_error)),
+        figure(&|figures| match figures.n_anomalies {
+            0 => format!("{:.0} % of injected", 100.0 * figures.injected_found),
+            all => format!("{} of {all}", figures.n_found),
+        }),
+        figure(&|figures| format!("{:.1}", figures.false_events_per_day())),
+        show_duration(candidate.training_seconds),
+        candidate.objection.clone().unwrap_or_default(),
+    ]
+}
+
+fn print_nights(nights: &[Night]) -> anyhow::Result<()> {
+    let row = |night: &Night| {
+        let version = |version: &Option<String>| version.clone().unwrap_or_else(|| "–".into());
+        vec![
+            show_time(night.time),
+            version(&night.champion_before),
+            version(&night.winner),
+            show_duration(night.timings.total()),
+            night.reason.clone(),
+        ]
+    };
+    let rows: Vec<Vec<String>> = nights.iter().map(row).collect();
+    print_table(&["TIME", "CHAMPION BEFORE", "WINNER", ">TOOK", "REASON"], &rows)
+}
