@@ -23,7 +23,6 @@ pub struct RecordedEvent {
     /// The version of the model that found it.
     pub model: String,
     /// The verdict about a similar event that hides it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden_by: Option<i64>,
 }
 
@@ -169,12 +168,19 @@ impl Store {
         Ok(EventPage { items, next })
     }
 
-    /// The events that were open when the service stopped.
+    /// All open events, also those that a verdict hides.
     pub async fn open_events(&self) -> Result<Vec<RecordedEvent>, StoreError> {
         let rows = sqlx::query("SELECT * FROM events WHERE end_ms IS NULL ORDER BY opened_ms, id")
             .fetch_all(self.readers())
             .await?;
         rows.iter().map(recorded).collect()
+    }
+
+    /// The open events that no verdict hides.
+    pub async fn reported_events(&self) -> Result<Vec<RecordedEvent>, StoreError> {
+        let mut open = self.open_events().await?;
+        open.retain(|event| event.hidden_by.is_none());
+        Ok(open)
     }
 
     /// The changes after a number, in order.

@@ -127,6 +127,8 @@ impl Standing {
 #[derive(Debug, Clone, PartialEq)]
 pub struct RegionInForce {
     pub verdict: i64,
+    /// The event that was accepted.
+    pub event: String,
     pub region: AcceptedRegion,
 }
 
@@ -411,15 +413,18 @@ pub(crate) async fn in_force(
     let mut regions = Vec::new();
     for row in &rows {
         let number: i64 = row.try_get("verdict")?;
-        let is_in_force = verdicts.iter().find(|verdict| verdict.number == number).is_some_and(|verdict| {
+        let verdict = verdicts.iter().find(|verdict| {
             let is_valid = verdict.undone.is_none() && verdict.expires > now;
-            is_valid && standing(&verdict.event) == Standing::Normal
+            verdict.number == number && is_valid && standing(&verdict.event) == Standing::Normal
         });
-        if is_in_force {
+        if let Some(verdict) = verdict {
             let document: String = row.try_get("document")?;
             let region =
                 serde_json::from_str(&document).map_err(|error| StoreError::Damaged(error.to_string()))?;
-            regions.push((row.try_get("model")?, RegionInForce { verdict: number, region }));
+            regions.push((
+                row.try_get("model")?,
+                RegionInForce { verdict: number, event: verdict.event.clone(), region },
+            ));
         }
     }
     Ok(regions)
@@ -428,13 +433,19 @@ pub(crate) async fn in_force(
 /// Hides and shows events as the regions in force say, and notes it as a change of those that are open.
 async fn apply(transaction: &mut Transaction<'_, Any>, now: Timestamp) -> Result<(), StoreError> {
     let regions = in_force(transaction, now).await?;
-    let rows = sqlx::query("SELECT * FROM events WHERE end_ms IS NULL OR hidden_by IS NOT NULL")
-        .fetch_all(&mut **transaction)
-        .await?;
+    let rows = sqlx::query(
+        "SELECT * FROM events
+         WHERE end_ms IS NULL OR hidden_by IS NOT NULL OR id IN (SELECT event FROM verdicts)",
+    )
+    .fetch_all(&mut **transaction)
+    .await?;
     for row in &rows {
         let recorded = events::recorded(row)?;
         let event = &recorded.event;
-        let wanted = if event.is_open() {
+        let own = regions.iter().find(|(_, region)| region.event == event.id);
+        let wanted = if let Some((_, own)) = own {
+            Some(own.verdict)
+        } else if event.is_open() {
             let hides = |(model, region): &&(String, RegionInForce)| {
                 *model == recorded.model && region.region.hides(event)
             };

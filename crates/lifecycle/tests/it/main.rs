@@ -2,10 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
-use detect::{Event, EventChange};
-use lifecycle::{EventFilter, NewToken, Role, Secret, Store, StoreError};
+use detect::{Event, EventChange, EventWindow, Finding, Span};
+use lifecycle::{
+    AcceptedRegion, AcceptedScope, Answer, EventFilter, NewToken, NewVerdict, Role, Secret, Standing, Store,
+    StoreError,
+};
 use serde_json::json;
-use workload::{JobId, Millis, NodeName, Timestamp};
+use workload::{JobId, Millis, NodeName, Owner, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -39,6 +42,8 @@ fn closed(event: Event) -> EventChange {
 async fn contract(store: &Store) {
     events_are_recorded_once_and_paged(store).await;
     changes_are_numbered_and_delivered_in_order(store).await;
+    a_verdict_hides_similar_events_until_it_is_undone_disputed_or_expired(store).await;
+    exclusions_are_in_force_until_they_are_removed(store).await;
     tokens_and_sessions_end(store).await;
     the_audit_log_is_a_chain(store).await;
 }
@@ -104,6 +109,122 @@ async fn changes_are_numbered_and_delivered_in_order(store: &Store) {
     assert_eq!(store.delivered("alertmanager").await.unwrap(), number, "it never goes back");
 }
 
+/// An event of model `m9`, far from all others.
+fn similar(number: i64, distance: f32) -> Event {
+    Event { embedding: vec![1_000.0 + distance, 0.0], ..event(number) }
+}
+
+/// The region around an event, with a radius of 1.5.
+fn region(event: &Event) -> AcceptedRegion {
+    let window = |at: i64| EventWindow {
+        start: Timestamp(at * 100_000),
+        owner: Owner::Nobody,
+        finding: Finding::from_reconstruction(&[0.0; 4], vec![0.0; 4], vec![1_000.0 + at as f32, 0.0], 4),
+        usage: None,
+    };
+    let windows: Vec<EventWindow> = (0..3).map(window).collect();
+    AcceptedRegion::around(event, &windows, AcceptedScope::Cluster, Millis(100_000), []).unwrap()
+}
+
+fn verdict(event: &Event, actor: &str, answer: Answer) -> NewVerdict {
+    NewVerdict {
+        event: event.id.clone(),
+        answer,
+        kind: None,
+        comment: "it's harmless".into(),
+        actor: actor.into(),
+        scope: AcceptedScope::Cluster,
+        expires: NOW + Millis::DAY,
+    }
+}
+
+async fn a_verdict_hides_similar_events_until_it_is_undone_disputed_or_expired(store: &Store) {
+    let (first, open, far) = (similar(200, 0.0), similar(201, 3.0), similar(202, 9.0));
+    for event in [&first, &open, &far] {
+        store.record(&EventChange::Opened(event.clone()), "m9", NOW).await.unwrap();
+    }
+    let state = async || {
+        let changes = store.changes_after(0, 10_000).await.unwrap();
+        let last: Vec<String> = changes.iter().map(|one| format!("{} {}", one.event.id, one.what)).collect();
+        let mut hidden = Vec::new();
+        for event in store.vetted_events(Timestamp::MIN).await.unwrap() {
+            if event.event.hidden_by.is_some() {
+                hidden.push(event.event.event.id);
+            }
+        }
+        (hidden, last)
+    };
+    let figures = store.vetting_figures(first.opened).await.unwrap();
+    assert_eq!((figures.n_events, figures.n_unvetted, figures.precision()), (3, 3, None));
+
+    let missing = verdict(&Event { id: "nothing".into(), ..first.clone() }, "ann", Answer::Unsure);
+    assert!(matches!(store.give_verdict(&missing, &[], NOW).await, Err(StoreError::NotFound { .. })));
+    let normal = verdict(&first, "ann", Answer::Normal);
+    let regions = [("m9".to_owned(), region(&first))];
+    let given = store.give_verdict(&normal, &regions, NOW).await.unwrap();
+    let (hidden, changes) = state().await;
+    assert_eq!(hidden, ["event-200", "event-201"], "the open ones are hidden at once");
+    assert!(changes.ends_with(&["event-200 hidden".into(), "event-201 hidden".into()]), "{changes:?}");
+
+    // A similar event that comes later is recorded, and nobody is told.
+    let later = similar(203, 1.0);
+    assert_eq!(store.record(&EventChange::Opened(later.clone()), "m9", NOW).await.unwrap(), None);
+    let after = NOW + Millis(2 * Millis::DAY.0);
+    assert!(
+        store.regions("m9", NOW).await.unwrap().len() == 1
+            && store.regions("m9", after).await.unwrap().is_empty()
+    );
+    assert_eq!(store.record(&closed(later.clone()), "m9", NOW).await.unwrap(), None);
+    assert_eq!(store.event("event-203").await.unwrap().unwrap().hidden_by, Some(given.number));
+    let elsewhere = Event { id: "elsewhere".into(), ..later };
+    assert!(
+        store.record(&EventChange::Opened(elsewhere), "m8", NOW).await.unwrap().is_some(),
+        "another model"
+    );
+
+    // Somebody disagrees: nothing is hidden any more.
+    let against = store.give_verdict(&verdict(&first, "bob", Answer::Anomaly), &[], NOW).await.unwrap();
+    assert_eq!(Standing::of(&store.verdicts_of(&first.id).await.unwrap()), Standing::Disputed);
+    let (hidden, changes) = state().await;
+    assert!(hidden.is_empty() && changes.ends_with(&["event-200 shown".into(), "event-201 shown".into()]));
+    store.undo_verdict(against.number, "bob", NOW).await.unwrap();
+    assert_eq!(state().await.0, ["event-200", "event-201"]);
+    let again = store.undo_verdict(against.number, "bob", NOW).await;
+    assert!(matches!(again, Err(StoreError::NotFound { .. })));
+
+    store.apply_verdicts(after).await.unwrap();
+    assert!(state().await.0.is_empty(), "the verdict has expired");
+    store.apply_verdicts(NOW).await.unwrap();
+    let before = store.verdict_state().await.unwrap();
+    store.undo_verdict(given.number, "ann", NOW).await.unwrap();
+    assert!(state().await.0.is_empty() && store.verdict_state().await.unwrap() != before);
+    assert_eq!(store.verdicts_without_region("m9", NOW).await.unwrap(), []);
+
+    let kept = store.give_verdict(&verdict(&far, "ann", Answer::Normal), &[], NOW).await.unwrap();
+    let missing = store.verdicts_without_region("m9", NOW).await.unwrap();
+    assert_eq!(missing.iter().map(|(verdict, _)| verdict.number).collect::<Vec<_>>(), [kept.number]);
+    store.add_region(kept.number, "m9", &region(&far)).await.unwrap();
+    assert_eq!(store.verdicts_without_region("m9", NOW).await.unwrap(), []);
+    let anomaly = NewVerdict { kind: Some("bad-io".into()), ..verdict(&first, "ann", Answer::Anomaly) };
+    store.give_verdict(&anomaly, &[], NOW).await.unwrap();
+    let figures = store.vetting_figures(first.opened).await.unwrap();
+    assert_eq!((figures.n_anomalies, figures.n_normal, figures.precision()), (1, 1, Some(0.5)));
+    for event in [&first, &open, &far] {
+        store.record(&closed(event.clone()), "m9", NOW).await.unwrap();
+    }
+}
+
+async fn exclusions_are_in_force_until_they_are_removed(store: &Store) {
+    let node = NodeName::new("n1").unwrap();
+    let span = Span { node: Some(node.clone()), ..Span::of_time(NOW, NOW + Millis::HOUR) };
+    let added = store.add_exclusion(&span, "new disk", "ann", NOW).await.unwrap();
+    assert_eq!(store.exclusions().await.unwrap(), [added.clone()]);
+    assert_eq!((added.span(), added.node), (span, Some(node)));
+    store.remove_exclusion(added.number, "ann", NOW).await.unwrap();
+    assert!(store.exclusions().await.unwrap().is_empty());
+    assert!(matches!(store.remove_exclusion(1, "ann", NOW).await, Err(StoreError::NotFound { .. })));
+}
+
 async fn tokens_and_sessions_end(store: &Store) {
     assert!(!store.has_tokens().await.unwrap());
     let nodes = vec![NodeName::new("n1").unwrap()];
@@ -133,7 +254,8 @@ async fn the_audit_log_is_a_chain(store: &Store) {
     assert_eq!(store.verify_audit().await.unwrap(), Ok(last));
     let log = store.audit_log(100).await.unwrap();
     let actions: Vec<&str> = log.iter().rev().map(|entry| entry.action.as_str()).collect();
-    assert_eq!(actions, ["add token", "log in", "revoke token", "say"]);
+    assert!(actions.ends_with(&["add token", "log in", "revoke token", "say"]), "{actions:?}");
+    assert!(actions.contains(&"undo verdict") && actions.contains(&"exclude"), "{actions:?}");
 }
 
 #[tokio::test]
@@ -145,7 +267,7 @@ async fn sqlite_keeps_the_contract() {
     store.close().await;
     assert!(path.exists());
     let again = Store::open_file(&path).await.unwrap();
-    assert_eq!(again.open_events().await.unwrap().len(), 26);
+    assert_eq!(again.open_events().await.unwrap().len(), 27);
     change_the_audit_log(&format!("sqlite://{}", folder.path().join("copy.db").display()), &again, &path)
         .await;
 }
@@ -185,7 +307,8 @@ async fn a_store_of_a_newer_program_is_refused() {
 }
 
 /// The tables of each version that was released, as SQLite describes them.
-const SCHEMAS: [&str; 2] = [include_str!("schema-v1.sql"), include_str!("schema-v2.sql")];
+const SCHEMAS: [&str; 3] =
+    [include_str!("schema-v1.sql"), include_str!("schema-v2.sql"), include_str!("schema-v3.sql")];
 
 /// The tables of a store in a file.
 async fn schema_of(url: &str) -> String {

@@ -169,8 +169,7 @@ impl Outbox {
             position = newest;
         }
         if self.receiver.kind == ReceiverKind::Alertmanager {
-            let mut open = self.alerts.store.open_events().await?;
-            open.retain(|event| event.hidden_by.is_none());
+            let open = self.alerts.store.reported_events().await?;
             self.remind(&open).await?;
         }
         Ok(())

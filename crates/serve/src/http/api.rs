@@ -25,6 +25,7 @@ use super::access::{SESSION_COOKIE, session_secret};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path, Query};
 use super::limits::too_many;
+use super::verdicts::VerdictsOfEvent;
 use crate::live::{JobScore, NodeScores, NodeSummary, ThreadScore, score_byte};
 use crate::service::Service;
 
@@ -164,7 +165,7 @@ pub async fn cluster(
     if query.format == Some(ClusterFormat::Plane) {
         return Ok(plane(&live.nodes));
     }
-    let open = service.store.open_events().await?;
+    let open = service.store.reported_events().await?;
     let missing = service.scoring.status().missing;
     Ok(Json(ClusterState {
         cluster: service.settings().cluster.clone(),
@@ -329,6 +330,8 @@ pub struct EventDetail {
     pub event: lifecycle::RecordedEvent,
     #[schema(value_type = Vec<super::event_schema::SimilarEvent>)]
     pub similar: Vec<lifecycle::SimilarEvent>,
+    #[serde(flatten)]
+    pub verdicts: VerdictsOfEvent,
 }
 
 /// One event.
@@ -339,7 +342,8 @@ pub async fn event(State(service): Shared, Path(id): Path<String>) -> Result<Jso
     let event = service.store.event(&id).await?;
     let event = event.ok_or_else(|| ApiError::not_found(format!("there is no event {id:?}")))?;
     let similar = service.store.similar(&id, N_SIMILAR).await?;
-    Ok(Json(EventDetail { event, similar }))
+    let verdicts = VerdictsOfEvent::new(service.store.verdicts_of(&id).await?);
+    Ok(Json(EventDetail { event, similar, verdicts }))
 }
 
 /// Time spent in a stage of the pipeline.
@@ -360,7 +364,7 @@ pub async fn timings(State(service): Shared) -> Json<List<TimingItem>> {
 
 /// Changes of events as they happen, as server-sent events. `Last-Event-ID` resumes after a change.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "events", responses(
-    (status = 200, description = "server-sent events named opened, reopened and closed", content_type = "text/event-stream"),
+    (status = 200, description = "server-sent events named opened, reopened, closed, hidden and shown", content_type = "text/event-stream"),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn stream(
     State(service): Shared,

@@ -31,6 +31,8 @@ pub struct Event {
     pub why: String,
     /// The version of the model that found it.
     pub model: String,
+    /// The verdict about a similar event that hides it; null if it is reported.
+    pub hidden_by: Option<i64>,
 }
 
 /// A known kind of job that an event resembles.

@@ -1,17 +1,22 @@
 //! `/metrics`: scores of nodes, jobs and events, and what the service counts about itself.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use agent::exposition::{Family, Format, Kind, Page, Sink};
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use lifecycle::RecordedEvent;
+use lifecycle::{Night, NightTimings, RecordedEvent, VettingFigures};
+use workload::{Millis, Timestamp};
 
 use crate::live::{JobScore, Live};
 use crate::service::Service;
 use crate::settings::ServeSettings;
+
+/// The days over which verdicts are counted.
+const VETTED_DAYS: [i64; 2] = [7, 30];
 
 /// The page in the format that the client accepts.
 pub async fn page(State(service): State<Arc<Service>>, headers: HeaderMap) -> Response {
@@ -24,7 +29,7 @@ pub async fn page(State(service): State<Arc<Service>>, headers: HeaderMap) -> Re
 
 /// Everything that is exported.
 pub async fn expose(service: &Service, sink: &mut impl Sink) {
-    let open = service.store.open_events().await;
+    let open = service.store.reported_events().await;
     service.counts.expose(sink);
     expose_memory(sink);
     let settings = service.settings();
@@ -34,6 +39,70 @@ pub async fn expose(service: &Service, sink: &mut impl Sink) {
     }
     if let Ok(open) = open {
         expose_events(&open, &settings.cluster, sink);
+    }
+    let now = Timestamp::from(SystemTime::now());
+    let mut figures = Vec::new();
+    for days in VETTED_DAYS {
+        let since = now - Millis(days * Millis::DAY.0);
+        figures.extend(service.store.vetting_figures(since).await.ok().map(|figures| (days, figures)));
+    }
+    expose_vetting(&figures, sink);
+    if let Ok(nights) = service.store.nights(1).await {
+        expose_night(nights.first(), sink);
+    }
+}
+
+/// How good events were, by the verdicts about them.
+fn expose_vetting(figures: &[(i64, VettingFigures)], sink: &mut impl Sink) {
+    type Value = fn(&VettingFigures) -> Option<f64>;
+    let families: [(&str, &str, Value); 4] = [
+        (
+            "tracewise_events_precision",
+            "Confirmed anomalies as a fraction of events with a clear verdict.",
+            VettingFigures::precision,
+        ),
+        (
+            "tracewise_events_unvetted_ratio",
+            "The fraction of events without a verdict.",
+            VettingFigures::unvetted,
+        ),
+        (
+            "tracewise_verdict_delay_seconds",
+            "The median time from an event to its first verdict.",
+            |figures| figures.seconds_to_verdict,
+        ),
+        ("tracewise_events_hidden", "Events that verdicts hid.", |figures| Some(figures.n_hidden as f64)),
+    ];
+    for (name, help, value) in families {
+        sink.family(Family { name, kind: Kind::Gauge, help });
+        for (days, figures) in figures {
+            if let Some(value) = value(figures) {
+                sink.sample(&[("days", &days.to_string())], value, None);
+            }
+        }
+    }
+}
+
+/// How long the parts of the last competition took.
+fn expose_night(night: Option<&Night>, sink: &mut impl Sink) {
+    let help = "The time that each part of the last competition took.";
+    sink.family(Family { name: "tracewise_competition_seconds", kind: Kind::Gauge, help });
+    if let Some(NightTimings { preparation, training, competition, deployment }) =
+        night.map(|night| night.timings)
+    {
+        for (part, seconds) in [
+            ("preparation", preparation),
+            ("training", training),
+            ("competition", competition),
+            ("deployment", deployment),
+        ] {
+            sink.sample(&[("part", part)], seconds, None);
+        }
+    }
+    let help = "When models competed last.";
+    sink.family(Family { name: "tracewise_competition_timestamp_seconds", kind: Kind::Gauge, help });
+    if let Some(night) = night {
+        sink.sample(&[], night.time.0 as f64 / 1e3, None);
     }
 }
 
@@ -157,7 +226,7 @@ mod tests {
             self.0.push((family.name.to_owned(), family.kind, family.help.to_owned()));
         }
 
-        fn sample(&mut self, _: &[(&str, &str)], _: f64, _: Option<workload::Timestamp>) {}
+        fn sample(&mut self, _: &[(&str, &str)], _: f64, _: Option<Timestamp>) {}
     }
 
     /// All metrics, as rows of a table.
@@ -168,6 +237,8 @@ mod tests {
         let settings = ServeSettings::default();
         Scores { settings: &settings, version: "" }.expose(&Live::default(), &mut families);
         expose_events(&[], "", &mut families);
+        expose_vetting(&[], &mut families);
+        expose_night(None, &mut families);
         families.0.sort_by(|a, b| a.0.cmp(&b.0));
         let row = |(name, kind, help): &(String, Kind, String)| {
             let kind = match kind {

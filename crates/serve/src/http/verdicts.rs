@@ -137,6 +137,13 @@ pub struct VerdictsOfEvent {
     pub verdicts: Vec<VerdictItem>,
 }
 
+impl VerdictsOfEvent {
+    pub fn new(verdicts: Vec<Verdict>) -> Self {
+        let standing = Standing::of(&verdicts).name();
+        Self { standing, verdicts: verdicts.into_iter().map(VerdictItem::from).collect() }
+    }
+}
+
 /// What was said about an event.
 #[utoipa::path(get, path = "/api/v1/events/{id}/verdicts", params(("id" = String, Path)), tag = "verdicts", responses(
     (status = 200, body = VerdictsOfEvent), (status = 404, body = ErrorBody),
@@ -147,9 +154,7 @@ pub async fn verdicts(
 ) -> Result<Json<VerdictsOfEvent>, ApiError> {
     let missing = || ApiError::not_found(format!("there is no event {id:?}"));
     service.store.event(&id).await?.ok_or_else(missing)?;
-    let verdicts = service.store.verdicts_of(&id).await?;
-    let standing = Standing::of(&verdicts).name();
-    Ok(Json(VerdictsOfEvent { standing, verdicts: verdicts.into_iter().map(VerdictItem::from).collect() }))
+    Ok(Json(VerdictsOfEvent::new(service.store.verdicts_of(&id).await?)))
 }
 
 /// Gives a verdict. It takes effect at once.

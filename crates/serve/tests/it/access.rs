@@ -47,7 +47,11 @@ async fn every_route_is_open_to_its_roles_and_to_nobody_else() {
         let access = needed(&method.parse().unwrap(), &path).unwrap();
         let Access::Role(needed) = access else { continue };
         // The stream does not end by itself, and its headers are enough.
-        let path = path.replace("{node}", "n1").replace("{job}", "1").replace("{id}", "1");
+        let path = path
+            .replace("{node}", "n1")
+            .replace("{job}", "1")
+            .replace("{id}", "1")
+            .replace("{number}", "999");
         let wrong = format!("Bearer {}", lifecycle::Secret::random().unwrap().reveal());
         assert_eq!(status(port, &method, &path, &[]).await, 401, "{method} {path} without a token");
         assert_eq!(status(port, &method, &path, &[("authorization", &wrong)]).await, 401, "{method} {path}");

@@ -51,6 +51,7 @@ async fn a_simulated_cluster_is_scored_and_its_events_survive_a_restart() {
     let simulation = |start: Timestamp| Simulation { settings: cluster(start, 100_000), speed: 40.0 };
     let running = started(settings.clone(), Some(simulation(live))).await;
     check(&running).await;
+    check_verdicts(&running).await;
     let before = json(&running, "/api/v1/events").await;
     running.stop().await;
 
@@ -96,6 +97,57 @@ async fn check(running: &serve::Running) {
     if let Some(problems) = testbed::promtool_check(&page) {
         assert_eq!(problems, "", "{page}");
     }
+}
+
+/// Gives a verdict about an event, undoes it, and excludes a time.
+async fn check_verdicts(running: &serve::Running) {
+    let port = running.address.port();
+    let send = async |method: &'static str, path: String, body: serde_json::Value| {
+        let method = reqwest::Method::from_bytes(method.as_bytes()).unwrap();
+        let request = reqwest::Client::new().request(method, format!("http://127.0.0.1:{port}{path}"));
+        let response = request.json(&body).send().await.unwrap();
+        (response.status().as_u16(), response.text().await.unwrap())
+    };
+    let events = json(running, "/api/v1/events").await;
+    let of_job = |event: &&serde_json::Value| event["subject"] == "job";
+    let event = events["items"].as_array().unwrap().iter().find(of_job).unwrap();
+    let path = format!("/api/v1/events/{}", event["id"].as_str().unwrap());
+    assert_eq!(json(running, &path).await["standing"], "unvetted");
+    let preview = json(running, &format!("{path}/preview?scope=node")).await;
+    assert!(preview["hidden"].is_array(), "{preview}");
+    let normal = serde_json::json!({ "answer": "normal", "comment": "a test", "days": 1 });
+    let (status, body) = send("POST", format!("{path}/verdicts"), normal).await;
+    assert_eq!(status, 200, "{body}");
+    let verdict: serde_json::Value = serde_json::from_str(&body).unwrap();
+    let detail = json(running, &path).await;
+    assert_eq!((&detail["standing"], &detail["event"]["hidden_by"]), (&"normal".into(), &verdict["number"]));
+    let (status, _) = send("DELETE", format!("/api/v1/verdicts/{}", verdict["number"]), ().into()).await;
+    assert_eq!(status, 204);
+    let detail = json(running, &path).await;
+    assert_eq!((&detail["standing"], detail["event"]["hidden_by"].is_null()), (&"unvetted".into(), true));
+    let anomaly = serde_json::json!({ "answer": "anomaly", "kind": "bad-io" });
+    assert_eq!(send("POST", format!("{path}/verdicts"), anomaly).await.0, 200);
+    assert_eq!(json(running, &path).await["verdicts"][1]["kind"], "bad-io");
+    for (wrong, status) in [
+        (serde_json::json!({ "answer": "maybe" }), 422),
+        (serde_json::json!({ "answer": "normal", "kind": "bad-io" }), 400),
+        (serde_json::json!({ "answer": "normal", "days": 1e9 }), 400),
+    ] {
+        let (found, body) = send("POST", format!("{path}/verdicts"), wrong).await;
+        assert_eq!(found, status, "{body}");
+    }
+    let unsure = serde_json::json!({ "answer": "unsure" });
+    assert_eq!(send("POST", "/api/v1/events/nothing/verdicts".into(), unsure).await.0, 404);
+
+    let exclusion = serde_json::json!({ "from": 1000, "to": 2000, "reason": "maintenance" });
+    assert_eq!(send("POST", "/api/v1/exclusions".into(), exclusion).await.0, 200);
+    let exclusions = json(running, "/api/v1/exclusions").await;
+    assert_eq!(exclusions["items"][0]["reason"], "maintenance");
+    let number = &exclusions["items"][0]["number"];
+    assert_eq!(send("DELETE", format!("/api/v1/exclusions/{number}"), ().into()).await.0, 204);
+    let backwards = serde_json::json!({ "from": 2, "to": 1, "reason": "" });
+    assert_eq!(send("POST", "/api/v1/exclusions".into(), backwards).await.0, 400);
+    assert_eq!(json(running, "/api/v1/competitions").await["items"], serde_json::json!([]));
 }
 
 /// Observed and expected traces come from the archive; a client that has the answer gets it once.
