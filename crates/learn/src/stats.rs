@@ -13,6 +13,40 @@ pub fn std_dev(values: &[f64]) -> f64 {
     (values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64).sqrt()
 }
 
+/// Distances between the distribution functions of two samples.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Distances {
+    /// The largest difference (Kolmogorov-Smirnov).
+    pub ks: f64,
+    /// The area between them: how far values have to be moved, in the mean, to turn one sample into the other.
+    pub wasserstein: f64,
+}
+
+/// Distances of two sorted samples.
+pub fn distances(one: &[f64], other: &[f64]) -> Distances {
+    if one.is_empty() || other.is_empty() {
+        let ks = if one.len() == other.len() { 0.0 } else { 1.0 };
+        return Distances { ks, wasserstein: 0.0 };
+    }
+    let (mut a, mut b) = (0, 0);
+    let (mut largest, mut area) = (0f64, 0.0);
+    let mut last = one[0].min(other[0]);
+    while a < one.len() || b < other.len() {
+        let next = match (one.get(a), other.get(b)) {
+            (Some(one), Some(other)) => one.min(*other),
+            (Some(value), None) | (None, Some(value)) => *value,
+            (None, None) => break,
+        };
+        let apart = (a as f64 / one.len() as f64 - b as f64 / other.len() as f64).abs();
+        area += apart * (next - last);
+        a += one[a..].iter().take_while(|value| **value == next).count();
+        b += other[b..].iter().take_while(|value| **value == next).count();
+        largest = largest.max((a as f64 / one.len() as f64 - b as f64 / other.len() as f64).abs());
+        last = next;
+    }
+    Distances { ks: largest, wasserstein: area }
+}
+
 /// The median; the mean of the two central values if their number is even, zero for no values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     if values.is_empty() {
@@ -129,6 +163,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn distances_of_samples_are_those_of_textbooks() {
+        let half = distances(&[0.0, 0.0, 1.0, 1.0], &[1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(half, Distances { ks: 0.5, wasserstein: 0.5 });
+        assert_eq!(distances(&[1.0, 2.0], &[1.0, 2.0]), Distances { ks: 0.0, wasserstein: 0.0 });
+        assert_eq!(distances(&[], &[1.0]).ks, 1.0);
+    }
 
     #[test]
     fn a_linear_relation_is_fully_correlated_and_a_constant_is_not() {

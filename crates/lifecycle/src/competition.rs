@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use sqlx::{Connection, Row};
 use workload::{Control, Millis, Set, Timestamp};
 
+use crate::drift::Drift;
 use crate::policy::{Figures, Policy};
 use crate::registry::{Alias, Loaded, Registry, RegistryError};
 use crate::store::{Store, StoreError};
@@ -155,6 +156,9 @@ pub struct Night {
     pub n_excluded: usize,
     pub champion_before: Option<String>,
     pub champion_figures: Option<Figures>,
+    /// How the jobs of the night differ from those that the champion was trained with.
+    #[serde(default)]
+    pub drift: Option<Drift>,
     pub candidates: Vec<Candidate>,
     /// The version of the winner, if it is another than the champion.
     pub winner: Option<String>,
@@ -242,6 +246,9 @@ impl Plan {
             None => None,
         };
         timings.competition += begin.elapsed().as_secs_f64();
+        let begin = Instant::now();
+        let drift = self.drift(archive, seed, control)?;
+        timings.preparation += begin.elapsed().as_secs_f64();
         let mut candidates = Vec::new();
         let mut detectors: Vec<Option<TrainedDetector>> = Vec::new();
         for (kind, parent) in self.entrants(config) {
@@ -277,6 +284,7 @@ impl Plan {
             n_excluded: self.excluded.len(),
             champion_before: self.champion.as_ref().map(|champion| champion.model.version.clone()),
             champion_figures,
+            drift,
             reason: match decision.winner {
                 Some(winner) => format!("{}: {}", candidates[winner].name, decision.reason),
                 None => decision.reason,
@@ -288,6 +296,18 @@ impl Plan {
         };
         let winner = decision.winner.and_then(|winner| detectors.swap_remove(winner).zip(figures[winner]));
         Ok(Held { plan: self, night, winner })
+    }
+
+    /// How the data differs from that which the champion was trained with.
+    fn drift(&self, archive: &Archive, seed: u64, control: Control<'_>) -> Result<Option<Drift>, NightError> {
+        let Some(Loaded { detector, .. }) = &self.champion else { return Ok(None) };
+        let Some((from, to)) = detector.data.as_ref().and_then(|data| data.from.zip(data.to)) else {
+            return Ok(None);
+        };
+        let scope =
+            |from, to| Scope { included: vec![Span::of_time(from, to)], excluded: self.excluded.clone() };
+        let (reference, day) = (scope(from, to), scope(self.from.max(to), self.to));
+        Ok(Some(Drift::between(archive, detector, reference, day, seed, control)?))
     }
 
     /// The detectors that take part, each from random weights and perhaps from those of the champion.

@@ -6,6 +6,7 @@ mod acceptance;
 mod audit;
 mod competition;
 mod deliveries;
+mod drift;
 mod events;
 mod exclusions;
 mod policy;
@@ -21,6 +22,7 @@ pub use audit::{AuditEntry, AuditError};
 pub use competition::{
     Candidate, Held, Night, NightError, NightSettings, NightStep, NightTimings, OnAnomalies, Plan,
 };
+pub use drift::{Distance, Drift};
 pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarEvent};
 pub use exclusions::Exclusion;
 pub use policy::{Decision, Figures, Policy};

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-use learn::stats::{correlation, std_dev};
+use learn::stats::{Distances, correlation, distances, std_dev};
 use serde::Serialize;
 use workload::{Stop, Stopped};
 
@@ -79,40 +79,6 @@ fn number(real: &[f64], synthetic: &[f64]) -> Figures {
     let scale = std_dev(&real).max(1e-12);
     let Distances { ks, wasserstein } = distances(&real, &synthetic);
     Figures::Number { ks_complement: 1.0 - ks, wasserstein: wasserstein / scale }
-}
-
-/// Distances between the distribution functions of two samples.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Distances {
-    /// The largest.
-    ks: f64,
-    /// The area.
-    wasserstein: f64,
-}
-
-/// Distances of two sorted samples.
-fn distances(one: &[f64], other: &[f64]) -> Distances {
-    if one.is_empty() || other.is_empty() {
-        let ks = if one.len() == other.len() { 0.0 } else { 1.0 };
-        return Distances { ks, wasserstein: 0.0 };
-    }
-    let (mut a, mut b) = (0, 0);
-    let (mut largest, mut area) = (0f64, 0.0);
-    let mut last = one[0].min(other[0]);
-    while a < one.len() || b < other.len() {
-        let next = match (one.get(a), other.get(b)) {
-            (Some(one), Some(other)) => one.min(*other),
-            (Some(value), None) | (None, Some(value)) => *value,
-            (None, None) => break,
-        };
-        let apart = (a as f64 / one.len() as f64 - b as f64 / other.len() as f64).abs();
-        area += apart * (next - last);
-        a += one[a..].iter().take_while(|value| **value == next).count();
-        b += other[b..].iter().take_while(|value| **value == next).count();
-        largest = largest.max((a as f64 / one.len() as f64 - b as f64 / other.len() as f64).abs());
-        last = next;
-    }
-    Distances { ks: largest, wasserstein: area }
 }
 
 type Frequencies<K> = HashMap<K, f64>;
@@ -208,11 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn distances_and_ranks_are_those_of_textbooks() {
-        let half = distances(&[0.0, 0.0, 1.0, 1.0], &[1.0, 1.0, 1.0, 1.0]);
-        assert_eq!(half, Distances { ks: 0.5, wasserstein: 0.5 });
-        assert_eq!(distances(&[1.0, 2.0], &[1.0, 2.0]), Distances { ks: 0.0, wasserstein: 0.0 });
-        assert_eq!(distances(&[], &[1.0]).ks, 1.0);
+    fn variations_and_ranks_are_those_of_textbooks() {
         assert_eq!(tv_complement(&[0.0, 0.0, 1.0, 2.0], &[0.0, 0.0, 1.0, 1.0]), 0.75);
         assert_eq!(ranks(&[5.0, 1.0, 5.0, f64::NAN]), [1.5, 0.0, 1.5, 1.5]);
     }

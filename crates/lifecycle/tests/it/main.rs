@@ -218,7 +218,7 @@ async fn exclusions_are_in_force_until_they_are_removed(store: &Store) {
     let node = NodeName::new("n1").unwrap();
     let span = Span { node: Some(node.clone()), ..Span::of_time(NOW, NOW + Millis::HOUR) };
     let added = store.add_exclusion(&span, "new disk", "ann", NOW).await.unwrap();
-    assert_eq!(store.exclusions().await.unwrap(), [added.clone()]);
+    assert_eq!(store.exclusions().await.unwrap(), std::slice::from_ref(&added));
     assert_eq!((added.span(), added.node), (span, Some(node)));
     store.remove_exclusion(added.number, "ann", NOW).await.unwrap();
     assert!(store.exclusions().await.unwrap().is_empty());

@@ -16,8 +16,8 @@ use detect::{
     TrainedDetector, ValidConfig,
 };
 use lifecycle::{
-    AcceptedScope, Answer, KnownPoints, NewVerdict, NightError, NightSettings, Plan, RecordedEvent, Registry,
-    RegistryError, Store, StoreError, Vetting, VettingError,
+    AcceptedScope, Answer, Distance, KnownPoints, NewVerdict, NightError, NightSettings, Plan, RecordedEvent,
+    Registry, RegistryError, Store, StoreError, Vetting, VettingError,
 };
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -107,6 +107,9 @@ pub struct Day {
     pub wrong_verdicts: usize,
     /// Verdicts that could not be given.
     pub refused_verdicts: usize,
+    /// Quantities whose distribution over jobs has changed since the champion was trained, and how many jobs are new.
+    pub drift: Vec<String>,
+    pub new_jobs: usize,
     /// What the night decided.
     pub winner: Option<String>,
     pub decision: String,
@@ -207,6 +210,10 @@ impl Stage<'_> {
                 let deployed = held.deploy(&self.store, &self.registry, COMPETITION);
                 let night = self.runtime.block_on(deployed)?;
                 (day.winner, day.decision) = (night.winner, night.reason);
+                let drift = night.drift.unwrap_or_default();
+                day.new_jobs = drift.n_new;
+                day.drift =
+                    drift.distances.into_iter().filter(Distance::is_drift).map(|one| one.name).collect();
             }
             Err(error @ (NightError::Detect(DetectError::Stopped(_)) | NightError::Registry(_))) => {
                 return Err(error.into());

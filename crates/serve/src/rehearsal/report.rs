@@ -119,9 +119,15 @@ pub fn write(days: &[Day], settings: &RehearsalSettings, folder: &Path) -> Resul
     );
     page.table(&[">DAY", ">JOBS", ">RAISED", ">FOUND", ">MEDIAN DELAY", "FOUND BY KIND"], anomalies(days));
     page.heading("Nights");
+    page.text(
+        "Drift names the rates whose distribution over jobs differs from that of the champion's training data by more \
+         than chance; new jobs resemble none of those.",
+    );
     let night = |day: &Day| {
         vec![
             day.day.to_string(),
+            if day.drift.is_empty() { "–".into() } else { day.drift.join(", ") },
+            day.new_jobs.to_string(),
             show_duration(day.simulation_seconds),
             show_duration(day.scoring_seconds),
             show_duration(day.competition_seconds),
@@ -129,7 +135,7 @@ pub fn write(days: &[Day], settings: &RehearsalSettings, folder: &Path) -> Resul
         ]
     };
     page.table(
-        &[">DAY", ">SIMULATION", ">SCORING", ">COMPETITION", "DECISION"],
+        &[">DAY", "DRIFT", ">NEW JOBS", ">SIMULATION", ">SCORING", ">COMPETITION", "DECISION"],
         days.iter().map(night).collect(),
     );
     let numbers = json!({

@@ -15,9 +15,16 @@ use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::signals::stop_on_signals;
 
+/// Fewer windows and epochs than by default, so that a week is rehearsed within a quarter of an hour.
+const MAX_WINDOWS: usize = 4_000;
+const MAX_EPOCHS: usize = 12;
+
 pub fn run(args: &RehearseArgs, config: &Config) -> anyhow::Result<ExitCode> {
     anyhow::ensure!((0.5..=24.0).contains(&args.hours), "--hours must be between 0.5 and 24");
     anyhow::ensure!((0.0..=1.0).contains(&args.error_rate), "--error-rate must be between 0 and 1");
+    let mut detector = (*detector_settings(config)?).clone();
+    detector.max_windows = detector.max_windows.min(MAX_WINDOWS);
+    detector.train.n_epochs = detector.train.n_epochs.min(MAX_EPOCHS);
     let settings = RehearsalSettings {
         n_days: args.days,
         n_nodes: args.nodes,
@@ -25,7 +32,7 @@ pub fn run(args: &RehearseArgs, config: &Config) -> anyhow::Result<ExitCode> {
         hours: args.hours,
         seed: args.seed,
         error_rate: args.error_rate,
-        detector: detector_settings(config)?,
+        detector: detector.validate()?,
         night: NightSettings::default(),
     };
     let temporary = tempfile::tempdir()?;
