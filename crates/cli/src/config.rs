@@ -257,7 +257,7 @@ mod tests {
         for section in ["archive", "record", "detector", "limits"] {
             assert_eq!(keys(all[section].as_table().unwrap()), keys(complete[section].as_table().unwrap()));
         }
-        for section in ["scoring", "agents", "export", "alerts", "limits"] {
+        for section in ["scoring", "learning", "agents", "export", "alerts", "limits"] {
             let of = |config: &Table| keys(config["serve"][section].as_table().unwrap());
             assert_eq!(of(&all), of(&complete), "{section}");
         }

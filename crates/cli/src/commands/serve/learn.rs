@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use ::archive::{Archive, Settings};
 use ::serve::learning::{in_background, line, outcome};
-use lifecycle::{Candidate, Figures, Night, Plan, Registry};
+use lifecycle::{Candidate, Drift, Figures, Night, Plan, Registry};
 use report::text::show_duration;
 use workload::{Control, Timestamp};
 
@@ -72,7 +72,32 @@ fn print_night(night: &Night) -> anyhow::Result<()> {
     });
     let rows: Vec<Vec<String>> = champion.iter().chain(&night.candidates).map(row).collect();
     print_table(&["CANDIDATE", ">ERROR", ">FOUND", ">FALSE/DAY", ">TRAINING", "OBJECTION"], &rows)?;
+    if let Some(drift) = &night.drift {
+        print(&format!("\n{}", drift_text(drift)))?;
+    }
     print(&format!("\n{} ({})", outcome(night), show_duration(night.timings.total())))
+}
+
+/// What has changed since the champion was trained.
+fn drift_text(drift: &Drift) -> String {
+    let changed: Vec<String> = drift
+        .distances
+        .iter()
+        .filter(|one| one.is_drift())
+        .map(|one| format!("{} by {:.2} (chance: {:.2})", one.name, one.distance, one.threshold))
+        .collect();
+    let new: Vec<&str> = drift.new_jobs.iter().take(5).map(|job| job.as_str()).collect();
+    let text = match (drift.distances.is_empty(), changed.is_empty()) {
+        (true, _) => {
+            format!("drift: unknown, because {} and {} jobs are too few", drift.n_reference, drift.n_jobs)
+        }
+        (_, true) => "drift: none; jobs are as when the champion was trained".to_owned(),
+        _ => format!("drift, in standard deviations: {}", changed.join(", ")),
+    };
+    match drift.n_new {
+        0 => text,
+        count => format!("{text}\n{count} jobs resemble none of then, such as {}", new.join(", ")),
+    }
 }
 
 fn row(candidate: &Candidate) -> Vec<String> {
