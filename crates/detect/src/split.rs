@@ -67,7 +67,7 @@ impl Span {
 }
 
 /// A part of an archive.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scope {
     /// Windows that lie within one of these are used.
     pub included: Vec<Span>,

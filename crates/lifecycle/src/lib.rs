@@ -20,7 +20,8 @@ mod vetting;
 pub use acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
 pub use audit::{AuditEntry, AuditError};
 pub use competition::{
-    Candidate, Held, Night, NightError, NightSettings, NightStep, NightTimings, OnAnomalies, Plan,
+    Assignment, Candidate, Entrant, EpochLoss, Held, Night, NightError, NightSettings, NightStep,
+    NightTimings, OnAnomalies, Plan,
 };
 pub use drift::{Distance, Drift};
 pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarEvent};

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 use sqlx::any::AnyRow;
-use sqlx::{Connection, Row};
+use sqlx::{Any, Connection, Row, Transaction};
 use workload::Timestamp;
 
 use crate::audit;
@@ -130,6 +130,16 @@ pub struct Promotion {
     pub reason: String,
 }
 
+/// A promotion before it has a number.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NewPromotion<'a> {
+    pub alias: Alias,
+    pub version: &'a str,
+    pub what: Move,
+    pub actor: &'a str,
+    pub reason: &'a str,
+}
+
 /// A value in which two versions differ.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
@@ -192,10 +202,25 @@ impl Registry {
         metrics: BTreeMap<String, f64>,
         now: Timestamp,
     ) -> Result<ModelVersion, RegistryError> {
+        let model = self.describe(version, metrics, now)?;
+        let mut connection = self.store.writer().await?;
+        let mut transaction = connection.begin().await?;
+        self.insert(&mut transaction, &model).await?;
+        transaction.commit().await?;
+        Ok(model)
+    }
+
+    /// The artifact in the directory of a version, as it is registered.
+    pub(crate) fn describe(
+        &self,
+        version: &str,
+        metrics: BTreeMap<String, f64>,
+        now: Timestamp,
+    ) -> Result<ModelVersion, RegistryError> {
         check_name(version)?;
         let manifest = Artifact::manifest(&self.path(version))?;
         let detector = manifest.kind.strip_prefix("detect/").unwrap_or(&manifest.kind).to_owned();
-        let model = ModelVersion {
+        Ok(ModelVersion {
             version: version.to_owned(),
             detector,
             added: now,
@@ -204,27 +229,30 @@ impl Registry {
             product_version: manifest.product_version,
             weights_sha256: manifest.weights_sha256,
             metrics,
-        };
-        let document = to_json(&model)?;
-        let mut connection = self.store.writer().await?;
-        let mut transaction = connection.begin().await?;
+        })
+    }
+
+    pub(crate) async fn insert(
+        &self,
+        transaction: &mut Transaction<'_, Any>,
+        model: &ModelVersion,
+    ) -> Result<(), RegistryError> {
         let known = sqlx::query("SELECT version FROM models WHERE version = $1")
-            .bind(version)
-            .fetch_optional(&mut *transaction)
+            .bind(&model.version)
+            .fetch_optional(&mut **transaction)
             .await?;
         if known.is_some() {
-            return Err(RegistryError::Exists(version.to_owned()));
+            return Err(RegistryError::Exists(model.version.clone()));
         }
         sqlx::query(
             "INSERT INTO models (version, number, document)
              VALUES ($1, (SELECT COALESCE(MAX(number), 0) + 1 FROM models), $2)",
         )
-        .bind(version)
-        .bind(document)
-        .execute(&mut *transaction)
+        .bind(&model.version)
+        .bind(to_json(model)?)
+        .execute(&mut **transaction)
         .await?;
-        transaction.commit().await?;
-        Ok(model)
+        Ok(())
     }
 
     /// Copies a model that was trained elsewhere, and registers it.
@@ -277,7 +305,8 @@ impl Registry {
     ) -> Result<Promotion, RegistryError> {
         self.version(version).await?;
         self.load(version)?;
-        self.give(alias, version, Move::Promoted, actor, reason, now).await
+        let promotion = NewPromotion { alias, version, what: Move::Promoted, actor, reason };
+        self.give_alone(promotion, now).await
     }
 
     /// Makes the champion before this one the champion again.
@@ -290,22 +319,28 @@ impl Registry {
         let champions = self.champions().await?;
         let [.., earlier, _] = &champions[..] else { return Err(RegistryError::NoEarlier) };
         self.load(earlier)?;
-        self.give(Alias::Champion, earlier, Move::Restored, actor, reason, now).await
+        let (alias, what) = (Alias::Champion, Move::Restored);
+        self.give_alone(NewPromotion { alias, version: earlier, what, actor, reason }, now).await
     }
 
-    async fn give(
-        &self,
-        alias: Alias,
-        version: &str,
-        what: Move,
-        actor: &str,
-        reason: &str,
-        now: Timestamp,
-    ) -> Result<Promotion, RegistryError> {
+    /// Gives an alias in a transaction of its own.
+    async fn give_alone(&self, new: NewPromotion<'_>, now: Timestamp) -> Result<Promotion, RegistryError> {
         let mut connection = self.store.writer().await?;
         let mut transaction = connection.begin().await?;
+        let promotion = self.give(&mut transaction, new, now).await?;
+        transaction.commit().await?;
+        Ok(promotion)
+    }
+
+    pub(crate) async fn give(
+        &self,
+        transaction: &mut Transaction<'_, Any>,
+        new: NewPromotion<'_>,
+        now: Timestamp,
+    ) -> Result<Promotion, RegistryError> {
+        let NewPromotion { alias, version, what, actor, reason } = new;
         let row = sqlx::query("SELECT COALESCE(MAX(number), 0) FROM promotions")
-            .fetch_one(&mut *transaction)
+            .fetch_one(&mut **transaction)
             .await?;
         let promotion = Promotion {
             number: row.try_get::<i64, _>(0)? + 1,
@@ -327,12 +362,36 @@ impl Registry {
         .bind(now.0)
         .bind(actor)
         .bind(reason)
-        .execute(&mut *transaction)
+        .execute(&mut **transaction)
         .await?;
         let detail = format!("{version} as {alias}: {reason}");
-        audit::append(&mut transaction, now, actor, what.name(), &detail).await?;
-        transaction.commit().await?;
+        audit::append(transaction, now, actor, what.name(), &detail).await?;
         Ok(promotion)
+    }
+
+    /// The models that were registered after the one with this number, in order, with their numbers.
+    pub async fn versions_after(
+        &self,
+        number: i64,
+        limit: usize,
+    ) -> Result<Vec<(i64, ModelVersion)>, RegistryError> {
+        let rows =
+            sqlx::query("SELECT number, document FROM models WHERE number > $1 ORDER BY number LIMIT $2")
+                .bind(number)
+                .bind(limit as i64)
+                .fetch_all(self.store.readers())
+                .await?;
+        rows.iter().map(|row| Ok((row.try_get("number")?, model(row)?))).collect()
+    }
+
+    /// The promotions after a number, in order.
+    pub async fn promotions_after(&self, number: i64, limit: usize) -> Result<Vec<Promotion>, RegistryError> {
+        let rows = sqlx::query("SELECT * FROM promotions WHERE number > $1 ORDER BY number LIMIT $2")
+            .bind(number)
+            .bind(limit as i64)
+            .fetch_all(self.store.readers())
+            .await?;
+        rows.iter().map(promotion).collect()
     }
 
     /// The history of an alias, the newest first.

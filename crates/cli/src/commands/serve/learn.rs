@@ -67,6 +67,7 @@ fn print_night(night: &Night) -> anyhow::Result<()> {
         name: format!("{version} (champion)"),
         figures: Some(figures),
         objection: None,
+        epochs: Vec::new(),
         training_seconds: 0.0,
         judging_seconds: 0.0,
     });
