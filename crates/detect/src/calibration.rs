@@ -392,7 +392,7 @@ mod tests {
             |units: &Units| Calibration::fit(units, 1.0, None, 1).unwrap().thresholds[&Evidence::Job].value;
         let brief = threshold(&usual);
         let lasting = Calibration::fit(&units(200, &[Evidence::LastingJob], 5), 1.0, None, 1).unwrap();
-        assert!(brief > 4.0 * lasting.thresholds[&Evidence::LastingJob].value, "{brief}");
+        assert!(brief > 3.0 * lasting.thresholds[&Evidence::LastingJob].value, "{brief}");
         // Three jobs at once.
         let mut disturbed = units(200, &[Evidence::Job], 5);
         for batch in 0..6 {
@@ -409,7 +409,7 @@ mod tests {
             disturbed.add(end, &[job(1_000), job(1_001), job(1_002)]);
         }
         let with = threshold(&disturbed);
-        assert!(with > 12.0 && with < 2.0 * brief, "{with} {brief}");
+        assert!(with >= 12.0 && with < 2.0 * brief, "{with} {brief}");
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Evidence {
     /// much stronger than the budget asks for.
     pub const fn margin(self) -> f64 {
         match self {
-            Self::Excess | Self::Thread | Self::Peers | Self::Job | Self::Node | Self::Cluster => 4.0,
+            Self::Excess | Self::Thread | Self::Peers | Self::Job | Self::Node | Self::Cluster => 5.0,
             Self::Error => 3.0,
             // A logarithm.
             Self::Combined => 1.2,

@@ -217,8 +217,8 @@ fn what_many_jobs_have_in_common_is_one_event_of_their_node_or_cluster() {
     for (nodes, n_jobs, subject) in cases {
         let mut monitor = Monitor::new(&trained, &known, Library::default()).unwrap();
         let mut found = Vec::new();
-        for at in 0..80 {
-            let is_bad = (20..40).contains(&at);
+        for at in 0..120 {
+            let is_bad = (20..60).contains(&at);
             let is_faulty = |node: &str, cpu: usize| is_bad && nodes.contains(&node) && cpu < n_jobs;
             found.extend(monitor.observe(&eight_jobs(200_000 + at * 4, is_faulty)));
         }
@@ -231,6 +231,35 @@ fn what_many_jobs_have_in_common_is_one_event_of_their_node_or_cluster() {
             (subject, n_expected, nodes.len())
         );
         assert_eq!(closed.id, opened.id);
+    }
+}
+
+#[test]
+fn what_begins_on_two_nodes_at_once_has_to_last() {
+    let trained = fit(DetectorKind::Ae, &data(4), &config());
+    let known = KnownJobs::default();
+    // The last faulty batch of the first job of either node, and how long after the first the event opens.
+    let cases = [
+        ([40, 40], None),
+        // Alone, it is an event at once.
+        ([40, 0], Some(2)),
+        // They last for four windows.
+        ([70, 70], Some(30)),
+        // The other one is over before.
+        ([70, 30], Some(10)),
+    ];
+    for (ends, expected) in cases {
+        let mut monitor = Monitor::new(&trained, &known, Library::default()).unwrap();
+        let mut opened = None;
+        for at in 0..120 {
+            let is_faulty =
+                |node: &str, cpu: usize| cpu == 0 && (20..ends[usize::from(node == "n2")]).contains(&at);
+            let found = monitor.observe(&eight_jobs(200_000 + at * 4, is_faulty));
+            if !found.is_empty() {
+                opened.get_or_insert(at - 20);
+            }
+        }
+        assert_eq!(opened, expected, "{ends:?}");
     }
 }
 

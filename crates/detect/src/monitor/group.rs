@@ -19,6 +19,9 @@ const CLUSTER_QUORUM: Quorum = Quorum { n_jobs: 5, fraction: 0.3, n_nodes: 2 };
 /// Deviations that begin within this part of a window of each other begin at the same time.
 const SAME_ONSET: i64 = 2;
 
+/// A deviation that begins on several nodes at once has to last for so many windows, the first one included.
+const SHARED_WINDOWS: i64 = 4;
+
 /// How many jobs make an event of what they have in common.
 struct Quorum {
     n_jobs: usize,
@@ -42,7 +45,9 @@ impl Monitor<'_> {
             let is_part = |subject: &Subject| {
                 subject.job().is_some() && common.node().is_none_or(|node| subject.node() == Some(node))
             };
-            let is_deviating = |subject: &Subject| is_part(subject) && self.is_new(subject, end);
+            let is_deviating = |subject: &Subject| {
+                is_part(subject) && (self.is_new(subject, end) || self.has_waited(subject, end))
+            };
             let jobs: Vec<&Candidate<'_>> =
                 candidates.iter().filter(|one| is_deviating(&one.observation.subject)).collect();
             let n_jobs = evaluated.keys().filter(|subject| is_part(subject)).count();
@@ -59,6 +64,9 @@ impl Monitor<'_> {
                 continue;
             }
             let strongest = jobs[0];
+            if self.may_pass(strongest.observation, end) {
+                continue;
+            }
             let observation = Observation { subject: common.clone(), ..strongest.observation.clone() };
             let Some(change) = self.open_event(judged, &observation, strongest.ratio) else { continue };
             let id = change.event().id.clone();
@@ -94,20 +102,53 @@ impl Monitor<'_> {
     /// cluster share, such as storage, is reported once. Memory and CPU time of others are a job's own.
     pub(super) fn has_same_cause(&self, observation: &Observation, event: &Event) -> bool {
         let evidence = observation.evidence;
-        let is_error = matches!(evidence, Evidence::Error | Evidence::LastingError);
-        let can_be_shared = is_error || evidence.level().is_some();
         let first = self.tracks.get(&observation.subject).and_then(|track| track.first(evidence));
-        can_be_shared
+        can_be_shared(evidence)
             && observation.subject.job().is_some()
             && !event.jobs.is_empty()
             && event.level == observation.evidence
-            && first.is_some_and(|first| (first - event.start).0.abs() <= self.length.0 / SAME_ONSET)
+            && first.is_some_and(|first| self.is_same_onset(first, event.start))
+    }
+
+    /// Whether a job may deviate only because of a short disturbance of what nodes share, such as a stall of storage: a
+    /// job of another node began to deviate at the same time and about as much, and neither has lasted yet.
+    pub(super) fn may_pass(&self, observation: &Observation, end: Timestamp) -> bool {
+        let Observation { subject: Subject::Job { node, job }, evidence, .. } = observation else {
+            return false;
+        };
+        let own = self.tracks.get(&observation.subject);
+        let Some((first, ratio)) = own.and_then(|own| Some((own.first(*evidence)?, own.ratio(*evidence))))
+        else {
+            return false;
+        };
+        let is_alike = |(subject, track): (&Subject, &Track)| {
+            let is_elsewhere =
+                subject.node() != Some(node) && subject.job().is_some_and(|other| other != job);
+            let began = track.first(*evidence).filter(|_| is_elsewhere);
+            began.is_some_and(|began| self.is_same_onset(began, first))
+                && track.ratio(*evidence) > 1.0
+                && track.ratio(*evidence).ln() >= AFFECTED_PART * ratio.ln()
+        };
+        can_be_shared(*evidence)
+            && (end - first).0 < SHARED_WINDOWS * self.length.0
+            && self.tracks.iter().any(is_alike)
+    }
+
+    fn is_same_onset(&self, one: Timestamp, other: Timestamp) -> bool {
+        (one - other).0.abs() <= self.length.0 / SAME_ONSET
     }
 
     /// Whether a subject began to deviate within the last two windows.
     pub(super) fn is_new(&self, subject: &Subject, end: Timestamp) -> bool {
         let first = self.tracks.get(subject).and_then(|track| track.first_above.or(track.first_lasting));
         first.is_some_and(|first| (end - first).0 <= 2 * self.length.0)
+    }
+
+    /// Whether a subject is part of no event only because its deviation might have passed.
+    fn has_waited(&self, subject: &Subject, end: Timestamp) -> bool {
+        let track = self.tracks.get(subject).filter(|track| track.event.is_none());
+        let first = track.and_then(|track| track.first_above.or(track.first_lasting));
+        first.is_some_and(|first| (end - first).0 <= (SHARED_WINDOWS + 1) * self.length.0)
     }
 
     /// An event that was just opened, and what it means for weaker events that began on its node shortly before: those
@@ -179,4 +220,9 @@ impl Monitor<'_> {
         own.end = Some(near);
         Some(EventChange::Closed(own.clone()))
     }
+}
+
+/// Whether jobs of several nodes can have evidence in common. Memory and CPU time of others are a job's own.
+fn can_be_shared(evidence: Evidence) -> bool {
+    matches!(evidence, Evidence::Error | Evidence::LastingError) || evidence.level().is_some()
 }

@@ -57,6 +57,8 @@ struct Track {
     /// evidence that has to.
     first_above: Option<Timestamp>,
     first_lasting: Option<Timestamp>,
+    /// The largest ratios to a threshold in the last window, of evidence that need not last, and of evidence that has to.
+    ratios: [f64; 2],
     /// The end of the last window that came near the threshold.
     last_near: Option<Timestamp>,
     last_seen: Timestamp,
@@ -70,8 +72,20 @@ impl Track {
         if evidence.is_lasting() { self.first_lasting } else { self.first_above }
     }
 
+    /// The largest ratio to a threshold in the last window, of evidence that has to last as long as this.
+    fn ratio(&self, evidence: Evidence) -> f64 {
+        self.ratios[usize::from(evidence.is_lasting())]
+    }
+
     fn new(last_seen: Timestamp) -> Self {
-        Self { first_above: None, first_lasting: None, last_near: None, last_seen, event: None }
+        Self {
+            first_above: None,
+            first_lasting: None,
+            ratios: [0.0; 2],
+            last_near: None,
+            last_seen,
+            event: None,
+        }
     }
 }
 
@@ -253,6 +267,7 @@ impl<'a> Monitor<'a> {
         for (subject, one) in evaluated {
             let track = self.tracks.entry(subject.clone()).or_insert_with(|| Track::new(end));
             track.last_seen = end;
+            track.ratios = [one.brief, one.long];
             // An event that was opened by what lasts goes on as long as that does.
             if one.brief.max(one.long) > CLOSE_BELOW {
                 track.last_near = Some(end);
@@ -281,6 +296,7 @@ impl<'a> Monitor<'a> {
         // Jobs explain what their node and the cluster have in common.
         let order = |one: &Candidate<'_>| (rank(&one.observation.subject), -one.ratio);
         candidates.sort_by(|a, b| order(a).partial_cmp(&order(b)).unwrap_or(Ordering::Equal));
+        let end = judged.end;
         let mut changes = self.open_common(&mut judged, &candidates);
         for Candidate { ratio, observation } in candidates {
             let subject = &observation.subject;
@@ -297,6 +313,7 @@ impl<'a> Monitor<'a> {
             match (covering.map(|event| event.id.clone()), subject) {
                 (Some(_), Subject::Node { .. } | Subject::Cluster) => {}
                 (Some(id), _) => changes.extend(self.attach(subject, &id)),
+                (None, _) if self.may_pass(observation, end) => {}
                 (None, _) => {
                     let opened = self.open_event(&mut judged, observation, ratio);
                     if let Some(change) = opened {
