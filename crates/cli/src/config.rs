@@ -163,6 +163,7 @@ impl Config {
         config.detector.interval = Some(workload::Millis::SECOND);
         config.serve.web_config = Some(PathBuf::new());
         config.serve.export.token_file = Some(PathBuf::new());
+        config.serve.mlflow.token_file = Some(PathBuf::new());
         config.serve.alerts.external_url = Some(String::new());
         config.serve.login.oidc = Some(OidcSettings {
             issuer: String::new(),

@@ -1,4 +1,4 @@
-//! How far each receiver of alerts has been told: the number of the last change that it accepted.
+//! How far each receiver has been told: the number of the last item that it accepted.
 
 use sqlx::Row;
 
@@ -23,14 +23,22 @@ impl Store {
         Ok(row.try_get(0)?)
     }
 
-    /// Notes that a receiver accepted all changes up to a number.
+    /// The number of the last item that a receiver accepted. A receiver that is new starts with the first item.
+    pub async fn delivered_since_the_first(&self, receiver: &str) -> Result<i64, StoreError> {
+        let row = sqlx::query("SELECT delivered FROM deliveries WHERE receiver = $1")
+            .bind(receiver)
+            .fetch_optional(self.readers())
+            .await?;
+        Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+    }
+
+    /// Notes that a receiver accepted all items up to a number.
     pub async fn set_delivered(&self, receiver: &str, number: i64) -> Result<(), StoreError> {
         let mut connection = self.writer().await?;
-        sqlx::query("UPDATE deliveries SET delivered = $2 WHERE receiver = $1 AND delivered < $2")
-            .bind(receiver)
-            .bind(number)
-            .execute(&mut *connection)
-            .await?;
+        let statement = "INSERT INTO deliveries (receiver, delivered) VALUES ($1, $2)
+             ON CONFLICT (receiver) DO UPDATE SET delivered = excluded.delivered
+             WHERE deliveries.delivered < excluded.delivered";
+        sqlx::query(statement).bind(receiver).bind(number).execute(&mut *connection).await?;
         Ok(())
     }
 }

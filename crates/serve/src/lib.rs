@@ -10,6 +10,7 @@ mod ingest;
 mod input;
 pub mod learning;
 mod live;
+pub mod mlflow;
 mod models;
 mod notify;
 mod peer;
@@ -29,6 +30,7 @@ pub use learning::LearningSettings;
 pub use notify::Supervisor;
 pub use service::{Running, Service, Simulation, start};
 pub use settings::{
-    AgentSettings, AlertSettings, ExportSettings, Length, LoginSettings, OidcSettings, PollSettings,
-    ReceiverKind, ReceiverSettings, RequestLimits, ScoringSettings, ServeSettings, SettingsError,
+    AgentSettings, AlertSettings, ExportSettings, Length, LoginSettings, MlflowSettings, OidcSettings,
+    PollSettings, ReceiverKind, ReceiverSettings, RequestLimits, ScoringSettings, ServeSettings,
+    SettingsError,
 };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use reqwest::redirect::Policy;
 use url::Url;
+use workload::Timestamp;
 
 use crate::settings::SettingsError;
 
@@ -32,6 +33,34 @@ pub fn below(mut url: Url, path: &str) -> Url {
     let path = format!("{}{path}", url.path().trim_end_matches('/'));
     url.set_path(&path);
     url
+}
+
+/// A time as servers write it.
+pub fn rfc3339(time: Timestamp) -> String {
+    let time = std::time::UNIX_EPOCH + Duration::from_millis(time.0.max(0).cast_unsigned());
+    humantime::format_rfc3339_millis(time).to_string()
+}
+
+/// Why a response was not read.
+#[derive(Debug, thiserror::Error)]
+pub enum ResponseError {
+    #[error("{0}")]
+    Connection(String),
+    #[error("the response has more than {0} bytes")]
+    TooLarge(usize),
+}
+
+/// The content of a response, if it is not too large.
+pub async fn bounded(mut response: reqwest::Response, max_bytes: usize) -> Result<Vec<u8>, ResponseError> {
+    let cause = |error: reqwest::Error| ResponseError::Connection(net::root_cause(&error).to_string());
+    let mut body = Vec::new();
+    while let Some(part) = response.chunk().await.map_err(cause)? {
+        if body.len() + part.len() > max_bytes {
+            return Err(ResponseError::TooLarge(max_bytes));
+        }
+        body.extend_from_slice(&part);
+    }
+    Ok(body)
 }
 
 /// A file with a secret cannot be used.

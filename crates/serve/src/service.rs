@@ -27,6 +27,7 @@ use crate::input::poll::Poll;
 use crate::input::pull::Pull;
 use crate::input::simulated;
 use crate::learning::Nights;
+use crate::mlflow;
 use crate::models::{self, Model};
 use crate::recorder;
 use crate::reload::reloaded;
@@ -241,6 +242,7 @@ pub async fn start(
         tokio::spawn(following),
         tokio::spawn(alerts.run(stopped.clone())),
         tokio::spawn(export::run(service.clone())),
+        tokio::spawn(mlflow::run(service.clone())),
     ];
     if let Some(simulation) = simulation {
         threads.push(simulate(simulation, archive, ingest.clone(), stop_threads.clone())?);

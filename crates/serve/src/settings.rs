@@ -63,6 +63,7 @@ pub struct ServeSettings {
     /// Prometheus or VictoriaMetrics servers whose samples are read.
     pub prometheus: Vec<PollSettings>,
     pub export: ExportSettings,
+    pub mlflow: MlflowSettings,
     pub alerts: AlertSettings,
     pub login: LoginSettings,
     pub limits: RequestLimits,
@@ -227,6 +228,53 @@ pub struct ExportSettings {
     pub token_file: Option<PathBuf>,
 }
 
+/// An MLflow server that shows competitions, models and their aliases.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct MlflowSettings {
+    /// The address of the server, such as `https://mlflow:5000`; empty for none.
+    pub url: String,
+    /// The experiment with the runs of all nights.
+    pub experiment: String,
+    /// The registered model with all versions.
+    pub model: String,
+    /// Who logs in with a password; empty for a bearer token.
+    pub username: String,
+    /// A file with the password or the token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// How often the server is told what is new, and asked whether somebody moved an alias.
+    pub every: Length,
+}
+
+impl Default for MlflowSettings {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            experiment: "tracewise".into(),
+            model: "tracewise".into(),
+            username: String::new(),
+            token_file: None,
+            every: seconds(30),
+        }
+    }
+}
+
+impl MlflowSettings {
+    fn check(&self) -> Result<(), SettingsError> {
+        crate::mlflow::address(self)?;
+        // Both are part of search expressions and addresses.
+        let is_plain = |name: &str| {
+            let is_allowed = |character: char| character.is_alphanumeric() || "-_. ".contains(character);
+            (1..=100).contains(&name.len()) && name.chars().all(is_allowed)
+        };
+        if is_plain(&self.experiment) && is_plain(&self.model) {
+            return Ok(());
+        }
+        Err(SettingsError::Mlflow)
+    }
+}
+
 impl Default for ServeSettings {
     fn default() -> Self {
         Self {
@@ -240,6 +288,7 @@ impl Default for ServeSettings {
             agents: AgentSettings::default(),
             prometheus: Vec::new(),
             export: ExportSettings::default(),
+            mlflow: MlflowSettings::default(),
             alerts: AlertSettings::default(),
             login: LoginSettings::default(),
             limits: RequestLimits::default(),
@@ -366,6 +415,8 @@ pub enum SettingsError {
     Range { name: &'static str, from: &'static str, to: &'static str },
     #[error("learning.at: {0:?} is not a time of day; write it like 02:00, or leave it empty")]
     TimeOfDay(String),
+    #[error("mlflow.experiment and mlflow.model are names of letters, digits, `-`, `_` and `.`")]
+    Mlflow,
     #[error("login.{0}")]
     Login(&'static str),
 }
@@ -376,6 +427,7 @@ impl ServeSettings {
         !self.alerts.receivers.is_empty()
             || !self.export.remote_write.is_empty()
             || !self.prometheus.is_empty()
+            || !self.mlflow.url.is_empty()
             || self.login.is_on()
     }
 
@@ -391,7 +443,10 @@ impl ServeSettings {
         let of_receivers =
             self.alerts.receivers.iter().flat_map(|receiver| [&receiver.secret_file, &receiver.token_file]);
         let of_servers = self.prometheus.iter().map(|server| &server.token_file);
-        let optional = of_receivers.chain(of_servers).chain([&self.export.token_file]).flatten();
+        let optional = of_receivers
+            .chain(of_servers)
+            .chain([&self.export.token_file, &self.mlflow.token_file])
+            .flatten();
         for path in optional.chain(self.login.oidc.as_ref().map(|oidc| &oidc.client_secret_file)) {
             problems.extend(read_secret(path).err().map(|error| error.to_string()));
         }
@@ -427,6 +482,10 @@ impl ServeSettings {
         crate::export::address(&self.export)?;
         if !within(self.export.every, 1_000, 3_600) {
             return Err(SettingsError::Range { name: "export.every", from: "1s", to: "1h" });
+        }
+        self.mlflow.check()?;
+        if !within(self.mlflow.every, 1_000, 3_600) {
+            return Err(SettingsError::Range { name: "mlflow.every", from: "1s", to: "1h" });
         }
         for receiver in &self.alerts.receivers {
             crate::alerts::address(receiver)?;

@@ -357,6 +357,18 @@ pub fn openid_provider() -> Option<Server> {
     Some(Server::start(&program, |port, _| vec!["--port".into(), port.to_string()]))
 }
 
+/// An MLflow server that keeps everything in its folder.
+pub fn mlflow() -> Option<Server> {
+    let program = program("python/bin/mlflow")?;
+    Some(Server::start(&program, |port, folder| {
+        let arguments = ["server", "--host", "127.0.0.1", "--workers", "1", "--serve-artifacts", "--port"];
+        let mut arguments: Vec<String> = arguments.map(str::to_owned).to_vec();
+        arguments.extend([port.to_string(), "--backend-store-uri".into(), "sqlite:///mlflow.db".into()]);
+        arguments.extend(["--artifacts-destination".into(), folder.join("artifacts").display().to_string()]);
+        arguments
+    }))
+}
+
 /// An S3 service with one bucket.
 pub fn s3(bucket: &str) -> Option<Server> {
     let program = program("python/bin/moto_server")?;

@@ -8,6 +8,7 @@ mod commands;
 mod crash;
 mod detect;
 mod jobs;
+mod learn;
 mod models;
 mod power_loss;
 mod prometheus;

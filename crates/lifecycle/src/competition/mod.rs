@@ -10,6 +10,7 @@ mod plan;
 use std::path::PathBuf;
 
 use detect::{DetectError, DetectorKind, TrainingStep};
+use learn::artifact::DataOrigin;
 use serde::{Deserialize, Serialize};
 use sqlx::any::AnyRow;
 use sqlx::{Any, Row, Transaction};
@@ -140,8 +141,10 @@ pub struct Night {
     pub time: Timestamp,
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Windows that candidates were trained with.
+    /// Windows that candidates were trained with, and where they come from.
     pub n_windows: usize,
+    #[serde(default)]
+    pub data: Option<DataOrigin>,
     /// Stretches of time that were not learned from.
     pub n_excluded: usize,
     pub champion_before: Option<String>,

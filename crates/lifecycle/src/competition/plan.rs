@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use archive::Archive;
 use detect::{DetectorConfig, Event, EventSubject, Scope, Span, TrainedDetector, ValidConfig};
-use learn::artifact::Provenance;
+use learn::artifact::{DataOrigin, Provenance};
 use sqlx::Connection;
 use workload::{Control, Millis, Timestamp};
 
@@ -48,6 +48,7 @@ pub struct Held {
 /// What is known before candidates take part.
 struct Prepared {
     n_windows: usize,
+    data: DataOrigin,
     champion_figures: Option<Figures>,
     drift: Option<Drift>,
     timings: NightTimings,
@@ -172,12 +173,13 @@ impl Plan {
         let begin = Instant::now();
         let drift = self.drift(archive, seed, control)?;
         timings.preparation += begin.elapsed().as_secs_f64();
-        Ok(Prepared { n_windows: arena.data.train.n_windows(), champion_figures, drift, timings })
+        let (n_windows, data) = (arena.data.train.n_windows(), arena.data.origin());
+        Ok(Prepared { n_windows, data, champion_figures, drift, timings })
     }
 
     /// Finds the winner.
     fn decide(self, prepared: Prepared, entered: Vec<Entered>) -> Result<Held, NightError> {
-        let Prepared { n_windows, champion_figures, drift, mut timings } = prepared;
+        let Prepared { n_windows, data, champion_figures, drift, mut timings } = prepared;
         let (mut candidates, mut detectors) = (Vec::new(), Vec::new());
         for Entered { candidate, detector } in entered {
             timings.training += candidate.training_seconds;
@@ -202,6 +204,7 @@ impl Plan {
             from: self.from,
             to: self.to,
             n_windows,
+            data: Some(data),
             n_excluded: self.excluded.len(),
             champion_before: self.champion.as_ref().map(|champion| champion.model.version.clone()),
             champion_figures,

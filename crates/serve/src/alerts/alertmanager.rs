@@ -6,6 +6,8 @@ use detect::{Event, EventSubject};
 use serde_json::{Map, Value, json};
 use workload::{Millis, Timestamp};
 
+use crate::peer::rfc3339;
+
 /// An alert of an open event ends by itself if it was not sent again so many times.
 pub const N_RESENDS: u32 = 4;
 
@@ -65,10 +67,4 @@ fn summary(event: &Event) -> String {
         (_, Some(node), _) => format!("node {node} is abnormal"),
         (_, None, _) => format!("{} is abnormal", event.subject),
     }
-}
-
-/// A time as Alertmanager wants it.
-fn rfc3339(time: Timestamp) -> String {
-    let time = std::time::UNIX_EPOCH + Duration::from_millis(time.0.max(0).cast_unsigned());
-    humantime::format_rfc3339_millis(time).to_string()
 }

@@ -177,17 +177,12 @@ async fn json<T: serde::de::DeserializeOwned>(
     what: &str,
 ) -> Result<T, ApiError> {
     let cause = |error: reqwest::Error| failed(format!("{what}: {}", net::root_cause(&error)));
-    let mut response = request.send().await.map_err(cause)?;
+    let response = request.send().await.map_err(cause)?;
     if !response.status().is_success() {
         return Err(failed(format!("{what}: it responds with {}", response.status())));
     }
-    let mut body = Vec::new();
-    while let Some(part) = response.chunk().await.map_err(cause)? {
-        body.extend_from_slice(&part);
-        if body.len() > MAX_BYTES {
-            return Err(failed(format!("{what}: its response is too large")));
-        }
-    }
+    let body = peer::bounded(response, MAX_BYTES).await;
+    let body = body.map_err(|error| failed(format!("{what}: {error}")))?;
     serde_json::from_slice(&body).map_err(|error| failed(format!("{what}: {error}")))
 }
 

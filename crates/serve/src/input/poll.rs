@@ -17,7 +17,7 @@ use workload::{Millis, NodeName, Timestamp, metric};
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
 use crate::ingest::{Ingest, NotTaken, Origin, by_source};
-use crate::peer::{self, SecretError, read_secret};
+use crate::peer::{self, ResponseError, SecretError, bounded, read_secret};
 use crate::remote_write::assemble::{Assembled, Assembler};
 use crate::remote_write::meaning::NODE_EXPORTER_METRIC;
 use crate::settings::{PollSettings, ServeSettings, SettingsError};
@@ -42,8 +42,8 @@ enum PollError {
     Request(String),
     #[error("it responds with {0}")]
     Status(StatusCode),
-    #[error("it responds with more than {MAX_BYTES} bytes; use remote write for so many threads")]
-    TooLarge,
+    #[error("{0}; use remote write for many threads")]
+    Unread(#[from] ResponseError),
     #[error("it does not respond like a Prometheus: {0}")]
     Format(String),
     #[error(transparent)]
@@ -166,17 +166,11 @@ impl Reader {
             request = request.bearer_auth(read_secret(path)?);
         }
         let cause = |error: reqwest::Error| PollError::Request(net::root_cause(&error).to_string());
-        let mut response = request.send().await.map_err(cause)?;
+        let response = request.send().await.map_err(cause)?;
         if response.status() != StatusCode::OK {
             return Err(PollError::Status(response.status()));
         }
-        let mut body = Vec::new();
-        while let Some(part) = response.chunk().await.map_err(cause)? {
-            if body.len() + part.len() > MAX_BYTES {
-                return Err(PollError::TooLarge);
-            }
-            body.extend_from_slice(&part);
-        }
+        let body = bounded(response, MAX_BYTES).await?;
         let answer: Answer =
             serde_json::from_slice(&body).map_err(|error| PollError::Format(error.to_string()))?;
         Ok(answer.data.result)

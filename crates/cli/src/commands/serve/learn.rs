@@ -5,8 +5,10 @@ use std::time::SystemTime;
 
 use ::archive::{Archive, Settings};
 use ::serve::learning::{in_background, line, outcome};
-use lifecycle::{Candidate, Drift, Figures, Night, Plan, Registry};
+use ::serve::mlflow::{self, Client, Mirror};
+use lifecycle::{Candidate, Drift, Figures, Night, Plan, Registry, Store};
 use report::text::show_duration;
+use url::Url;
 use workload::{Control, Timestamp};
 
 use super::{actor, archive_of, data_of, open_store, runtime};
@@ -58,7 +60,24 @@ fn tonight(args: &StoreArgs, json: bool, config: &Config) -> anyhow::Result<()> 
         other => other.into(),
     })?;
     let night = runtime.block_on(held.deploy(&store, &registry, &actor()))?;
+    if let Some(url) = mlflow::address(&config.serve.mlflow)? {
+        runtime.block_on(tell_mlflow(url, &store, &registry, config));
+    }
     if json { print_json(&night) } else { print_night(&night) }
+}
+
+/// Shows the night in MLflow. If that fails, the service or the next night does so.
+async fn tell_mlflow(url: Url, store: &Store, registry: &Registry, config: &Config) {
+    let told = async {
+        let client = Client::new(url, config.serve.mlflow.clone())?;
+        Mirror { store, registry, client: &client }.round(Timestamp::from(SystemTime::now())).await
+    };
+    match told.await {
+        Ok(round) => {
+            round.refused.iter().for_each(|refused| eprint_note(&format!("MLflow refused {refused}")))
+        }
+        Err(error) => eprint_note(&format!("MLflow is told later: {error}")),
+    }
 }
 
 fn print_night(night: &Night) -> anyhow::Result<()> {

@@ -1,0 +1,199 @@
+//! `tracewise learn tonight`: competitions through interruptions, and what MLflow's own client reads of them.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::Value;
+
+use crate::{json_of, refused, run, stdout_of, tracewise};
+
+/// A service with 135 minutes of data, with which two small detectors compete.
+struct Night {
+    _folder: tempfile::TempDir,
+    config: PathBuf,
+    data: PathBuf,
+}
+
+impl Night {
+    /// The data begins so many seconds ago.
+    fn new(ago: u64, more: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - ago;
+        stdout_of(
+            tracewise()
+                .args(["campaign", "simulate", "--campaigns", "train=3", "--hours", "0.75"])
+                .args(["--nodes", "2", "--threads", "16", "--seed", "5", "--start", &start.to_string()])
+                .arg("--into")
+                .arg(data.join("archive")),
+        );
+        let config = folder.path().join("tracewise.toml");
+        let text = format!(
+            "[detector.train]\nn_epochs = 2\n[serve]\ndata = {data:?}\n\
+             [serve.learning]\ncandidates = [\"ae\", \"pca\"]\nhistory = \"3h\"\n{more}"
+        );
+        std::fs::write(&config, text).unwrap();
+        Self { _folder: folder, config, data }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = tracewise();
+        command.arg("--config").arg(&self.config).args(arguments);
+        command
+    }
+
+    fn history(&self) -> Vec<Value> {
+        json_of(&mut self.command(&["learn", "history", "--json"])).as_array().unwrap().clone()
+    }
+
+    /// Models that are complete or not.
+    fn n_models(&self) -> usize {
+        std::fs::read_dir(self.data.join("models")).map_or(0, Iterator::count)
+    }
+}
+
+#[test]
+fn a_night_that_is_killed_or_held_twice_leaves_nothing_behind() {
+    let night = Night::new(9_000, "");
+    let mut first = night.command(&["learn", "tonight"]);
+    let mut first = first.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(first.stderr.take().unwrap()).lines();
+    // It is training.
+    assert!(lines.any(|line| line.unwrap().contains("epoch 1 of 2")));
+    let second = refused(&mut night.command(&["learn", "tonight"]));
+    assert!(second.contains("another competition is under way"), "{second}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    assert_eq!((night.history().len(), night.n_models()), (0, 0));
+
+    let held = json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    let winner = held["winner"].as_str().unwrap();
+    let champion = json_of(&mut night.command(&["models", "show", "--json"]));
+    assert_eq!(champion["model"]["version"], winner);
+    assert_eq!(night.history(), std::slice::from_ref(&held));
+    // The same data and seed: no candidate is better than the champion.
+    let again = json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    assert_eq!((&again["winner"], &again["champion_before"]), (&Value::Null, &held["winner"]));
+    assert_eq!(night.n_models(), 1);
+}
+
+#[test]
+fn a_night_without_data_is_one_clear_line() {
+    let night = Night::new(30_000, "");
+    let complaint = refused(&mut night.command(&["learn", "tonight"]));
+    assert!(complaint.contains("the train set has 0 windows"), "{complaint}");
+    assert!(night.history().is_empty() && night.n_models() == 0);
+}
+
+const READ: &str = r#"
+import json, pathlib, sys, tempfile, mlflow
+from mlflow import MlflowClient
+mlflow.set_tracking_uri(sys.argv[1])
+client = MlflowClient()
+experiment = client.get_experiment_by_name("tracewise")
+runs = client.search_runs([experiment.experiment_id])
+def run(one):
+    return {
+        "name": one.info.run_name, "status": one.info.status, "metrics": one.data.metrics,
+        "parent": one.data.tags.get("mlflow.parentRunId"), "id": one.info.run_id,
+        "datasets": [given.dataset.digest for given in one.inputs.dataset_inputs],
+        "curve": [point.step for point in client.get_metric_history(one.info.run_id, "validation_loss")],
+        "outputs": [model.model_id for model in one.outputs.model_outputs] if one.outputs else [],
+    }
+champion = client.get_model_version_by_alias("tracewise", "champion")
+with tempfile.TemporaryDirectory() as folder:
+    path = mlflow.artifacts.download_artifacts("models:/tracewise@champion", dst_path=folder)
+    files = sorted(file.name for file in pathlib.Path(path).iterdir())
+versions = client.search_model_versions("name='tracewise'")
+print(json.dumps({
+    "runs": [run(one) for one in runs], "files": files, "n_versions": len(versions),
+    "champion": {"version": champion.tags["tracewise.version"], "run": champion.run_id, "source": champion.source},
+    "models": [{"id": one.model_id, "status": str(one.status), "metrics": sorted(m.key for m in one.metrics or [])}
+               for one in client.search_logged_models([experiment.experiment_id])],
+}))
+"#;
+
+const MOVE: &str = r#"
+import sys, mlflow
+from mlflow import MlflowClient
+mlflow.set_tracking_uri(sys.argv[1])
+client = MlflowClient()
+for version in client.search_model_versions("name='tracewise'"):
+    if version.tags["tracewise.version"] == sys.argv[2]:
+        client.set_registered_model_alias("tracewise", "champion", version.version)
+"#;
+
+fn python(python: &Path, script: &str, arguments: &[&str]) -> String {
+    let mut command = Command::new(python);
+    command.args(["-c", script]).args(arguments).env("MLFLOW_DISABLE_TELEMETRY", "true");
+    stdout_of(&mut command)
+}
+
+#[test]
+fn mlflow_shows_nights_models_and_aliases_also_after_an_outage() {
+    let Some(interpreter) = testbed::python() else { return };
+    let Some(mut server) = testbed::mlflow() else { return };
+    let url = server.url();
+    let night = Night::new(9_000, &format!("[serve.mlflow]\nurl = {url:?}\n"));
+    // It is away during the first night.
+    server.kill();
+    let output = run(&mut night.command(&["learn", "tonight", "--json"]));
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("MLflow is told later"));
+    let held: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let winner = held["winner"].as_str().unwrap();
+    server.start_again();
+    // A second night tells it of both; the champion stays.
+    json_of(&mut night.command(&["learn", "tonight", "--json"]));
+
+    let read = || serde_json::from_str::<Value>(&python(&interpreter, READ, &[&url])).unwrap();
+    let seen = read();
+    let runs = seen["runs"].as_array().unwrap();
+    let names = |wanted: &str| runs.iter().filter(|run| run["name"] == wanted).collect::<Vec<_>>();
+    let (first, ae) = (names("night-1"), names("ae"));
+    assert_eq!((first.len(), names("night-2").len(), ae.len()), (1, 1, 2), "{seen}");
+    let of_first: Vec<_> = runs.iter().filter(|run| run["parent"] == first[0]["id"]).collect();
+    assert_eq!(of_first.len(), held["candidates"].as_array().unwrap().len());
+    let hash = held["data"]["sha256"].as_str().unwrap();
+    for run in of_first {
+        assert_eq!((&run["status"], &run["datasets"][0]), (&"FINISHED".into(), &hash[..36].into()), "{run}");
+        let of_candidate = |candidate: &&Value| candidate["name"] == run["name"];
+        let candidate = held["candidates"].as_array().unwrap().iter().find(of_candidate).unwrap();
+        assert_eq!(
+            run["metrics"]["reconstruction_error"].as_f64(),
+            candidate["figures"]["reconstruction_error"].as_f64()
+        );
+    }
+    assert!(ae.iter().all(|run| run["curve"] == serde_json::json!([1, 2])), "{seen}");
+    assert_eq!(seen["champion"]["version"], winner);
+    let files = seen["files"].as_array().unwrap();
+    for file in ["MLmodel", "manifest.json", "weights.safetensors"] {
+        assert!(files.contains(&file.into()), "{file} is not among {files:?}");
+    }
+    assert_eq!(seen["models"][0]["status"], "READY", "{seen}");
+    let metrics = ["false_events_per_day", "found", "injected_found", "reconstruction_error"];
+    assert_eq!(seen["models"][0]["metrics"], serde_json::json!(metrics), "{seen}");
+    let winning = runs.iter().find(|run| run["id"] == seen["champion"]["run"]).unwrap();
+    assert_eq!(winning["name"], held["winning_candidate"]);
+    let model = winning["outputs"][0].as_str().unwrap();
+    assert!(seen["champion"]["source"].as_str().unwrap().contains(model), "{seen}");
+
+    // Another model is added; somebody makes it champion in MLflow.
+    stdout_of(
+        night
+            .command(&["models", "add"])
+            .arg(night.data.join("models").join(winner))
+            .args(["--name", "other"]),
+    );
+    json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    assert_eq!(read()["n_versions"], 2);
+    python(&interpreter, MOVE, &[&url, "other"]);
+    json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    let champion = json_of(&mut night.command(&["models", "show", "--json"]));
+    assert_eq!(
+        (&champion["model"]["version"], &read()["champion"]["version"]),
+        (&"other".into(), &"other".into())
+    );
+}
