@@ -7,6 +7,7 @@ pub mod kind;
 pub mod plan;
 pub mod run;
 pub mod simulate;
+pub mod slurm;
 
 pub use kind::Kind;
 pub use plan::{Plan, PlanError, PlanProblem};

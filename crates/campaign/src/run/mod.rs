@@ -20,10 +20,10 @@ use workload::{Cpu, JobId, Label, NodeName, NodeReading, Owner, Stop, Timestamp}
 use crate::jobs::{JobError, JobRunner, JobSpec, Mpi, find_mpi};
 use crate::kind::Kind;
 use crate::plan::{Plan, PlannedCampaign, PlannedJob};
+use crate::slurm::SlurmError;
 
 use live::LiveJob;
 use scratch::Scratch;
-pub use slurm::SlurmError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {

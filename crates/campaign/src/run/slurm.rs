@@ -4,28 +4,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use agent::node::Sample;
-use workload::{JobId, Millis, Timestamp};
+use workload::{Millis, Timestamp};
 
 use super::RunError;
 use super::live::LiveJob;
 use crate::plan::PlannedJob;
+use crate::slurm::{SlurmError, output_of, quoted, submitted};
 
 /// How long a job may wait before it is seen on a thread.
 const MAX_WAIT: Duration = Duration::from_secs(600);
-
-#[derive(Debug, thiserror::Error)]
-pub enum SlurmError {
-    #[error("{command} cannot be run: {source}")]
-    NotRun { command: String, source: std::io::Error },
-    #[error("{command} failed: {stderr}")]
-    Failed { command: String, stderr: String },
-    #[error("sbatch printed {output:?}, which is not a job id")]
-    JobId { output: String },
-    #[error("Slurm has no node on the host {0}")]
-    NoNode(String),
-    #[error("job {0} was not seen on any thread of this machine")]
-    NotSeen(JobId),
-}
 
 /// Submits the process of a job to this machine.
 pub fn submit(
@@ -36,7 +23,7 @@ pub fn submit(
 ) -> Result<LiveJob, SlurmError> {
     let words = std::iter::once(job.get_program()).chain(job.get_args());
     let line: Vec<String> = words.map(|word| quoted(&word.to_string_lossy())).collect();
-    let output = slurm(
+    let output = output_of(
         Command::new("sbatch")
             .args(["--parsable", "--ntasks=1", "--output=/dev/null"])
             .arg(format!("--job-name={name}"))
@@ -44,15 +31,13 @@ pub fn submit(
             .arg(format!("--cpus-per-task={}", planned.n_threads))
             .arg(format!("--wrap={}", line.join(" "))),
     )?;
-    let id = output.trim().split(';').next().unwrap_or_default();
-    let id = JobId::new(id).map_err(|_| SlurmError::JobId { output: output.trim().to_owned() })?;
-    Ok(LiveJob::new(id, planned, now))
+    Ok(LiveJob::new(submitted(&output)?, planned, now))
 }
 
 /// Slurm's name for this machine.
 fn this_node() -> Result<String, SlurmError> {
     let host = agent::hostname();
-    let output = slurm(Command::new("scontrol").args(["show", "node", "--oneliner"]))?;
+    let output = output_of(Command::new("scontrol").args(["show", "node", "--oneliner"]))?;
     let value = |line: &str, key: &str| {
         line.split_whitespace().find_map(|word| Some(word.strip_prefix(key)?.to_owned()))
     };
@@ -102,14 +87,14 @@ pub fn take_ended(
 }
 
 pub fn cancel(job: &LiveJob) {
-    if let Err(error) = slurm(Command::new("scancel").arg(job.id.as_str())) {
+    if let Err(error) = output_of(Command::new("scancel").arg(job.id.as_str())) {
         tracing::warn!("job {} may still run: {error}", job.id);
     }
 }
 
 /// Fails unless Slurm reports that a job was completed.
 fn check_outcome(job: &LiveJob, campaign: &str) -> Result<(), RunError> {
-    let output = slurm(Command::new("scontrol").args(["show", "job", "--oneliner", job.id.as_str()]))?;
+    let output = output_of(Command::new("scontrol").args(["show", "job", "--oneliner", job.id.as_str()]))?;
     let state = output.split_whitespace().find_map(|word| word.strip_prefix("JobState="));
     match state {
         Some("COMPLETED" | "COMPLETING") => Ok(()),
@@ -120,24 +105,4 @@ fn check_outcome(job: &LiveJob, campaign: &str) -> Result<(), RunError> {
             reason: format!("Slurm reports {}", state.unwrap_or("no state")),
         }),
     }
-}
-
-/// The output of a Slurm command.
-fn slurm(command: &mut Command) -> Result<String, SlurmError> {
-    let name = command.get_program().to_string_lossy().into_owned();
-    let output = match command.output() {
-        Ok(output) => output,
-        Err(source) => return Err(SlurmError::NotRun { command: name, source }),
-    };
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    let stderr = stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-    Err(SlurmError::Failed { command: name, stderr })
-}
-
-/// A word quoted for a shell.
-fn quoted(word: &str) -> String {
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

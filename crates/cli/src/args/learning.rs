@@ -1,13 +1,35 @@
 //! Arguments of `tracewise learn`, `tracewise review`, `tracewise exclude` and `tracewise rehearse`.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use lifecycle::{AcceptedScope, Answer};
+use workload::units::parse_duration;
 use workload::{NodeName, Timestamp};
 
 use super::StoreArgs;
 use crate::times::parse_time;
+
+/// Where candidates are trained.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TrainOn {
+    Here,
+    Slurm,
+}
+
+#[derive(Debug, ClapArgs)]
+pub struct NightArgs {
+    /// Where candidates are trained
+    #[arg(long, value_enum, value_name = "WHERE", default_value = "here")]
+    pub on: TrainOn,
+    /// How long candidates may take with --on slurm
+    #[arg(long, value_name = "DURATION", default_value = "4h", value_parser = parse_duration)]
+    pub deadline: Duration,
+    /// A further argument of sbatch; may be given several times
+    #[arg(long = "sbatch", value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pub options: Vec<String>,
+}
 
 #[derive(Debug, Subcommand)]
 pub enum LearnCommand {
@@ -18,15 +40,29 @@ The lowest reconstruction error wins, unless the winner would find fewer anomali
 champion. Settings are in [serve.learning] of the configuration. A running service does this every night by itself and
 uses the winner within seconds.
 
+With `--on slurm`, each candidate is a task of a job array. The data directory and the program must be at the same place on
+all nodes. Tasks that are requeued start again; candidates without a result at the deadline do not take part.
+
 Examples:
     tracewise learn tonight
-    tracewise learn tonight --data /var/lib/tracewise --json")]
+    tracewise learn tonight --data /var/lib/tracewise --json
+    tracewise learn tonight --on slurm --deadline 90m --sbatch=--partition=short --sbatch=--cpus-per-task=8")]
     Tonight {
         #[command(flatten)]
         store: StoreArgs,
+        #[command(flatten)]
+        night: NightArgs,
         /// Print the result as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Train and judge one candidate of a night; the tasks of `tonight --on slurm` run this
+    #[command(hide = true)]
+    Candidate {
+        /// The directory of the assignment
+        folder: PathBuf,
+        /// The number of the candidate
+        number: usize,
     },
     /// List past competitions, the newest first
     History {

@@ -32,7 +32,7 @@ pub use detect::{
 pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
-pub use learning::{ExcludeCommand, LearnCommand, RehearseArgs, ReviewArgs};
+pub use learning::{ExcludeCommand, LearnCommand, NightArgs, RehearseArgs, ReviewArgs, TrainOn};
 pub use serve::{DemoArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,

@@ -87,6 +87,35 @@ fn a_night_without_data_is_one_clear_line() {
     assert!(night.history().is_empty() && night.n_models() == 0);
 }
 
+#[test]
+fn candidates_are_trained_by_slurm_and_one_that_is_killed_does_not_take_part() {
+    let n_cpus = std::thread::available_parallelism().unwrap().get().min(2);
+    let Some(slurm) = testbed::slurm::Slurm::start(n_cpus) else { return };
+    let night = Night::new(9_000, "");
+    let arguments = ["learn", "tonight", "--on", "slurm", "--deadline", "5m", "--json"];
+    let mut command = night.command(&arguments);
+    slurm.configure(&mut command);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // The first candidate is ae.
+    testbed::eventually("a task that is cancelled", || {
+        let tasks = slurm.run("squeue", &["--noheader", "--array", "--format=%i"]);
+        let task = tasks.lines().find(|task| task.trim().ends_with("_0"))?.trim().to_owned();
+        Some(slurm.run("scancel", &[&task]))
+    });
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let held: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(held["candidates"][0]["objection"], "it has no result", "{held}");
+    assert_eq!((&held["winning_candidate"], night.n_models()), (&"pca".into(), 1), "{held}");
+    // Nothing is left for late results.
+    assert_eq!(std::fs::read_dir(night.data.join("nights")).unwrap().count(), 0);
+
+    // Without Slurm, nothing happens.
+    let complaint = refused(night.command(&arguments).env("PATH", ""));
+    assert!(complaint.contains("sbatch cannot be run"), "{complaint}");
+    assert_eq!((night.history().len(), night.n_models()), (1, 1));
+}
+
 const READ: &str = r#"
 import json, pathlib, sys, tempfile, mlflow
 from mlflow import MlflowClient

@@ -21,10 +21,12 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Assignment {
+    /// The address of the data.
+    pub archive: String,
     pub scope: Scope,
     pub anomalies: Vec<Event>,
-    /// The version of the champion.
-    pub champion: Option<String>,
+    /// The directory of the champion.
+    pub champion: Option<PathBuf>,
     pub entrants: Vec<Entrant>,
     pub detector: DetectorConfig,
     pub seed: u64,
@@ -47,7 +49,6 @@ impl Assignment {
         number: usize,
         folder: &Path,
         archive: &Archive,
-        champion: Option<&TrainedDetector>,
         control: Control<'_>,
         mut tell: impl FnMut(NightStep<'_>),
     ) -> Result<Candidate, NightError> {
@@ -58,7 +59,8 @@ impl Assignment {
         tell(NightStep::Preparing);
         let config = self.detector.clone().validate().map_err(DetectError::from)?;
         let arena = Arena::new(archive, self.scope.clone(), &self.anomalies, &config, self.seed, control)?;
-        let Entered { candidate, detector } = arena.enter(*entrant, champion, &[], &mut tell)?;
+        let champion = self.champion.as_deref().map(TrainedDetector::read).transpose()?;
+        let Entered { candidate, detector } = arena.enter(*entrant, champion.as_ref(), &[], &mut tell)?;
         if let Some(detector) = detector {
             detector.write(&model_path(folder, number), &Provenance::default())?;
         }
@@ -77,7 +79,7 @@ impl Assignment {
         let result = |(number, entrant): (usize, &Entrant)| {
             entered(folder, number).unwrap_or_else(|error| {
                 let missing = !figures_path(folder, number).exists();
-                let reason = if missing { "no result before the deadline".into() } else { error.to_string() };
+                let reason = if missing { "it has no result".into() } else { error.to_string() };
                 let candidate = Candidate {
                     name: entrant.to_string(),
                     figures: None,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::Path;
 use std::time::Instant;
 
 use archive::Archive;
@@ -113,12 +114,19 @@ impl Plan {
     }
 
     /// What other processes need to train and judge the candidates.
-    pub fn assignment(&self, config: &DetectorConfig, seed: u64) -> Result<Assignment, NightError> {
+    pub fn assignment(
+        &self,
+        archive: String,
+        registry: &Registry,
+        config: &DetectorConfig,
+        seed: u64,
+    ) -> Result<Assignment, NightError> {
         let valid = config.clone().validate().map_err(detect::DetectError::from)?;
         Ok(Assignment {
+            archive,
             scope: self.scope(),
             anomalies: self.anomalies.clone(),
-            champion: self.champion.as_ref().map(|champion| champion.model.version.clone()),
+            champion: self.champion.as_ref().map(|champion| registry.path(&champion.model.version)),
             entrants: self.entrants(&valid),
             detector: config.clone(),
             seed,
@@ -130,7 +138,7 @@ impl Plan {
     pub fn gather(
         self,
         assignment: &Assignment,
-        folder: &std::path::Path,
+        folder: &Path,
         archive: &Archive,
         control: Control<'_>,
         mut tell: impl FnMut(NightStep<'_>),

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 use archive::Archive;
 use campaign::Plan;
-use campaign::run::{RunError, RunEvent, RunSettings, SlurmError, Submit};
+use campaign::run::{RunError, RunEvent, RunSettings, Submit};
+use campaign::slurm::SlurmError;
 use report::text::{show_count, show_duration};
 
 use super::{job_runner, label};

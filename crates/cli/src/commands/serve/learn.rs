@@ -1,18 +1,20 @@
 //! `tracewise learn`
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use ::archive::{Archive, Settings};
+use ::serve::learning::slurm::{SlurmNight, SlurmNightError};
 use ::serve::learning::{in_background, line, outcome};
 use ::serve::mlflow::{self, Client, Mirror};
-use lifecycle::{Candidate, Drift, Figures, Night, Plan, Registry, Store};
+use lifecycle::{Assignment, Candidate, Drift, Figures, Night, NightError, NightStep, Plan, Registry, Store};
 use report::text::show_duration;
 use url::Url;
 use workload::{Control, Timestamp};
 
-use super::{actor, archive_of, data_of, open_store, runtime};
-use crate::args::{LearnCommand, StoreArgs};
+use super::{actor, archive_at, data_of, open_store, runtime};
+use crate::args::{LearnCommand, NightArgs, StoreArgs, TrainOn};
 use crate::commands::detect::{detector_settings, with_hint};
 use crate::config::Config;
 use crate::output::{eprint_note, print, print_json, print_table};
@@ -21,7 +23,8 @@ use crate::times::show_time;
 
 pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
-        LearnCommand::Tonight { store, json } => tonight(&store, json, config)?,
+        LearnCommand::Tonight { store, night, json } => tonight(&store, night, json, config)?,
+        LearnCommand::Candidate { folder, number } => candidate(&folder, number)?,
         LearnCommand::History { store, limit, json } => {
             let nights = runtime()?.block_on(async {
                 Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(limit).await?)
@@ -32,14 +35,17 @@ pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tonight(args: &StoreArgs, json: bool, config: &Config) -> anyhow::Result<()> {
+fn tonight(args: &StoreArgs, how: NightArgs, json: bool, config: &Config) -> anyhow::Result<()> {
     let (runtime, now) = (runtime()?, Timestamp::from(SystemTime::now()));
     let detector = detector_settings(config)?;
     let settings = config.serve.learning.night();
     let store = runtime.block_on(open_store(args, config))?;
-    let registry = Registry::new(store.clone(), data_of(args, config));
+    // Tasks on other machines start elsewhere.
+    let data = std::path::absolute(data_of(args, config))?;
+    let registry = Registry::new(store.clone(), &data);
     let stop = stop_on_signals(None)?;
-    let archive = Archive::open(&archive_of(args, config), &Settings::default())?.with_stop(&stop);
+    let address = archive_at(&data);
+    let archive = Archive::open(&address, &Settings::default())?.with_stop(&stop);
     let plan = runtime.block_on(Plan::make(&store, &registry, &settings, now))?;
     eprint_note(&format!(
         "{} candidates; data from {} to {}; {} stretches of time are not learned from; {} confirmed anomalies",
@@ -50,20 +56,49 @@ fn tonight(args: &StoreArgs, json: bool, config: &Config) -> anyhow::Result<()> 
         plan.anomalies.len(),
     ));
     let control = Control::new(&stop, &|_, _| {});
-    let held = in_background(|| {
-        plan.hold(&archive, &detector, detector.train.seed, control, |step| {
-            line(step).iter().for_each(|line| eprint_note(line));
-        })
-    });
-    let held = held.map_err(|error| match error {
-        lifecycle::NightError::Detect(error) => with_hint(error),
-        other => other.into(),
-    })?;
+    let mut tell = |step: NightStep<'_>| line(step).iter().for_each(|line| eprint_note(line));
+    let held = match how.on {
+        TrainOn::Here => in_background(|| {
+            plan.hold(&archive, &detector, detector.train.seed, control, &mut tell).map_err(explained)
+        })?,
+        TrainOn::Slurm => {
+            let night = SlurmNight {
+                program: std::env::current_exe()?,
+                shared: data.join("nights"),
+                options: how.options,
+                deadline: how.deadline,
+            };
+            let held =
+                night.hold(plan, (&archive, address), &registry, &detector, (&stop, control), &mut tell);
+            held.map_err(|error| match error {
+                SlurmNightError::Night(error) => explained(error),
+                other => other.into(),
+            })?
+        }
+    };
     let night = runtime.block_on(held.deploy(&store, &registry, &actor()))?;
     if let Some(url) = mlflow::address(&config.serve.mlflow)? {
         runtime.block_on(tell_mlflow(url, &store, &registry, config));
     }
     if json { print_json(&night) } else { print_night(&night) }
+}
+
+/// One of the candidates of a night that another process holds.
+fn candidate(folder: &Path, number: usize) -> anyhow::Result<()> {
+    let assignment = Assignment::read(folder)?;
+    let stop = stop_on_signals(None)?;
+    let archive = Archive::open(&assignment.archive, &Settings::default())?.with_stop(&stop);
+    let control = Control::new(&stop, &|_, _| {});
+    let tell = |step: NightStep<'_>| line(step).iter().for_each(|line| eprint_note(line));
+    let candidate = assignment.enter(number, folder, &archive, control, tell).map_err(explained)?;
+    print(&row(&candidate).join("  "))
+}
+
+fn explained(error: NightError) -> anyhow::Error {
+    match error {
+        NightError::Detect(error) => with_hint(error),
+        other => other.into(),
+    }
 }
 
 /// Shows the night in MLflow. If that fails, the service or the next night does so.

@@ -66,7 +66,11 @@ fn data_of<'a>(args: &'a StoreArgs, config: &'a Config) -> &'a Path {
 
 /// The address of the archive of the service.
 fn archive_of(args: &StoreArgs, config: &Config) -> String {
-    data_of(args, config).join("archive").to_string_lossy().into_owned()
+    archive_at(data_of(args, config))
+}
+
+fn archive_at(data: &Path) -> String {
+    data.join("archive").to_string_lossy().into_owned()
 }
 
 /// Who gives verdicts and promotes models on the command line.

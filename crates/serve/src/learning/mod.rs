@@ -1,5 +1,7 @@
 //! Nightly learning: models compete at a time of day, beside live scoring.
 
+pub mod slurm;
+
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
