@@ -167,9 +167,9 @@ impl Registry {
         Self { store, folder: data.join(MODELS) }
     }
 
-    /// The file that is locked during a competition.
-    pub(crate) fn lock_path(&self) -> PathBuf {
-        self.folder.with_file_name("learn.lock")
+    /// A file in the data directory that only one process at a time may lock.
+    pub fn lock_path(&self, name: &str) -> PathBuf {
+        self.folder.with_file_name(format!("{name}.lock"))
     }
 
     /// The directory of a version.

@@ -63,7 +63,7 @@ impl Plan {
         settings: &NightSettings,
         now: Timestamp,
     ) -> Result<Self, NightError> {
-        let lock = files::open_lock(&registry.lock_path())?;
+        let lock = files::open_lock(&registry.lock_path("learn"))?;
         lock.try_lock().map_err(|_| NightError::Busy)?;
         let from = now - settings.history;
         let vetted = store.vetted_events(from - LONGEST_EVENT).await?;

@@ -25,7 +25,6 @@ const MAX_ITEMS: usize = 100;
 const MAX_POINTS: usize = 100;
 /// Who promotes a model whose alias was moved in MLflow.
 const ACTOR: &str = "mlflow";
-const LOCK: &str = "mlflow.lock";
 
 /// What was done in one round.
 #[derive(Debug, Default)]
@@ -130,9 +129,8 @@ impl Mirror<'_> {
 
     /// One process tells the server at a time.
     fn lock(&self) -> Result<Option<File>, MlflowError> {
-        let path = self.registry.path("").with_file_name(LOCK);
         let failed = |error: files::Error| MlflowError::Lock(error.to_string());
-        let lock = files::open_lock(&path).map_err(failed)?;
+        let lock = files::open_lock(&self.registry.lock_path("mlflow")).map_err(failed)?;
         Ok(lock.try_lock().is_ok().then_some(lock))
     }
 
