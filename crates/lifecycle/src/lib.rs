@@ -4,6 +4,7 @@
 
 mod acceptance;
 mod audit;
+mod cadence;
 mod competition;
 mod deliveries;
 mod drift;
@@ -19,6 +20,7 @@ mod vetting;
 
 pub use acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
 pub use audit::{AuditEntry, AuditError};
+pub use cadence::{Cadence, CadenceAtSize};
 pub use competition::{
     Assignment, Candidate, Entrant, EpochLoss, Held, Night, NightError, NightSettings, NightStep,
     NightTimings, OnAnomalies, Plan,

@@ -28,6 +28,16 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// The figures by the names that registries show.
+    pub fn metrics(&self) -> [(&'static str, f64); 4] {
+        [
+            ("reconstruction_error", self.reconstruction_error),
+            ("false_events_per_day", self.false_events_per_day()),
+            ("found", self.found()),
+            ("injected_found", self.injected_found),
+        ]
+    }
+
     pub fn false_events_per_day(&self) -> f64 {
         if self.hours > 0.0 { self.n_false_events as f64 * 24.0 / self.hours } else { 0.0 }
     }

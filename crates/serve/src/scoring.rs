@@ -15,7 +15,7 @@ use detect::{
     WindowSpec,
 };
 use tokio::sync::mpsc;
-use workload::{Millis, NodeName, Timestamp};
+use workload::{Millis, NodeName, Stop, Timestamp};
 
 use crate::counts::{Counts, Stage, add};
 use crate::error::ServeError;
@@ -92,6 +92,8 @@ pub struct Scoring {
     pub n_threads: usize,
     pub shared: Arc<Shared>,
     pub counts: Arc<Counts>,
+    /// What is not scored by then is scored after a restart, from the archive.
+    pub stop: Stop,
 }
 
 impl Scoring {
@@ -142,6 +144,7 @@ impl Scoring {
             shared: self.shared.clone(),
             counts: self.counts.clone(),
             changes: self.changes.clone(),
+            stop: self.stop.clone(),
         };
         let (open, stopped_at) = (std::mem::take(&mut self.open), self.stopped_at);
         std::thread::scope(|scope| {
@@ -187,7 +190,9 @@ impl Scoring {
                     for batch in buffer.push(&reading, scale) {
                         // Old batches wait for the scorer: none of them is urgent.
                         while !queue.has_room(&batch) {
-                            std::thread::sleep(PAUSE);
+                            if self.stop.wait(PAUSE) {
+                                return None;
+                            }
                         }
                         queue.send(batch)?;
                     }
@@ -305,6 +310,7 @@ struct Scorer {
     shared: Arc<Shared>,
     counts: Arc<Counts>,
     changes: mpsc::UnboundedSender<Change>,
+    stop: Stop,
 }
 
 impl Scorer {
@@ -322,6 +328,9 @@ impl Scorer {
         monitor.resume(open, stopped_at);
         let length = detector.event_spec().length();
         while let Ok(batch) = batches.recv() {
+            if self.stop.is_set() {
+                break;
+            }
             if let Some(library) = self.shared.library.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 monitor.use_library(library);
             }

@@ -43,6 +43,8 @@ const MAX_QUERIES: usize = 2;
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 /// How often the registry is asked whether there is another champion.
 const LOOK_FOR_CHAMPION_EVERY: Duration = Duration::from_secs(2);
+/// A batch that is being scored when the service stops may take so long; after that it is scored after the restart.
+const LAST_BATCH: Duration = Duration::from_secs(3);
 /// Who promotes the first model.
 const ACTOR: &str = "service";
 
@@ -119,6 +121,7 @@ pub struct Running {
     outputs: Vec<tokio::task::JoinHandle<()>>,
     listening: tokio::task::JoinHandle<()>,
     recording: tokio::task::JoinHandle<()>,
+    scoring: std::thread::JoinHandle<()>,
     threads: Vec<std::thread::JoinHandle<()>>,
     /// Keeps the ingest thread running.
     ingest: Ingest,
@@ -191,6 +194,7 @@ pub async fn start(
     let following = recorder::follow(store.clone(), last_change.clone(), stopped.clone());
     let recording = tokio::spawn(recorder::record(to_record, store.clone(), last_change, counts.clone()));
     let (models, to_use) = sync_channel(1);
+    let stop_threads = Stop::default();
     let scoring = Scoring {
         readings: to_score,
         models: to_use,
@@ -202,9 +206,10 @@ pub async fn start(
         n_threads: scoring_settings.threads,
         shared: service.scoring.clone(),
         counts: counts.clone(),
+        stop: stop_threads.clone(),
     };
-    let mut threads = vec![scoring.start()?, storing, assembling];
-    let stop_threads = Stop::default();
+    let scoring = scoring.start()?;
+    let mut threads = vec![storing, assembling];
     let model = Modelling {
         service: service.clone(),
         archive: archive.with_stop(&stop_threads),
@@ -258,6 +263,7 @@ pub async fn start(
         outputs,
         listening,
         recording,
+        scoring,
         threads,
         ingest,
     })
@@ -272,7 +278,7 @@ impl Running {
         Ok(lines)
     }
 
-    /// Stops the inputs first and then the stages behind them, so that every acknowledged reading is processed.
+    /// Stops the inputs first and then the stages behind them, so that every acknowledged reading is stored.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         self.stop_threads.now();
@@ -289,7 +295,15 @@ impl Running {
             }
         });
         let _ = joined.await;
-        let _ = self.recording.await;
+        let deadline = Instant::now() + LAST_BATCH;
+        while !self.scoring.is_finished() && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        if self.scoring.is_finished() {
+            let _ = self.recording.await;
+        } else {
+            self.recording.abort();
+        }
         for output in self.outputs {
             let _ = output.await;
         }

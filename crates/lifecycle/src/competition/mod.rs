@@ -119,9 +119,12 @@ pub struct EpochLoss {
     pub validation: f64,
 }
 
-/// How long the parts of a night took, in seconds.
+/// How long the parts of a night took, in seconds: reading the data, comparing it with that of the champion, training,
+/// judging, and putting the winner into use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct NightTimings {
+    #[serde(default)]
+    pub collection: f64,
     pub preparation: f64,
     pub training: f64,
     pub competition: f64,
@@ -129,8 +132,19 @@ pub struct NightTimings {
 }
 
 impl NightTimings {
+    /// The parts by name, in order.
+    pub fn parts(&self) -> [(&'static str, f64); 5] {
+        [
+            ("collection", self.collection),
+            ("preparation", self.preparation),
+            ("training", self.training),
+            ("competition", self.competition),
+            ("deployment", self.deployment),
+        ]
+    }
+
     pub fn total(&self) -> f64 {
-        self.preparation + self.training + self.competition + self.deployment
+        self.parts().iter().map(|(_, seconds)| seconds).sum()
     }
 }
 
@@ -143,6 +157,9 @@ pub struct Night {
     pub to: Timestamp,
     /// Windows that candidates were trained with, and where they come from.
     pub n_windows: usize,
+    /// Hardware threads of the cluster; 0 if it is not known.
+    #[serde(default)]
+    pub n_threads: usize,
     #[serde(default)]
     pub data: Option<DataOrigin>,
     /// Stretches of time that were not learned from.

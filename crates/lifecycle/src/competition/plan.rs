@@ -1,11 +1,10 @@
 //! One night: what is learned from, who takes part, who wins, and what is written.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 use std::time::Instant;
 
-use archive::Archive;
+use archive::{Archive, Selection};
 use detect::{DetectorConfig, Event, EventSubject, Scope, Span, TrainedDetector, ValidConfig};
 use learn::artifact::{DataOrigin, Provenance};
 use sqlx::Connection;
@@ -49,6 +48,7 @@ pub struct Held {
 /// What is known before candidates take part.
 struct Prepared {
     n_windows: usize,
+    n_threads: usize,
     data: DataOrigin,
     champion_figures: Option<Figures>,
     drift: Option<Drift>,
@@ -168,7 +168,7 @@ impl Plan {
         begin: Instant,
         tell: &mut impl FnMut(NightStep<'_>),
     ) -> Result<Prepared, NightError> {
-        let mut timings = NightTimings { preparation: begin.elapsed().as_secs_f64(), ..Default::default() };
+        let mut timings = NightTimings { collection: begin.elapsed().as_secs_f64(), ..Default::default() };
         let begin = Instant::now();
         let champion_figures = match &self.champion {
             Some(champion) => {
@@ -180,14 +180,16 @@ impl Plan {
         timings.competition += begin.elapsed().as_secs_f64();
         let begin = Instant::now();
         let drift = self.drift(archive, seed, control)?;
-        timings.preparation += begin.elapsed().as_secs_f64();
         let (n_windows, data) = (arena.data.train.n_windows(), arena.data.origin());
-        Ok(Prepared { n_windows, data, champion_figures, drift, timings })
+        let selection = Selection { from: self.from, to: self.to, ..Selection::default() };
+        let n_threads = archive.catalog(selection)?.nodes.iter().map(|node| node.threads).sum();
+        timings.preparation = begin.elapsed().as_secs_f64();
+        Ok(Prepared { n_windows, n_threads, data, champion_figures, drift, timings })
     }
 
     /// Finds the winner.
     fn decide(self, prepared: Prepared, entered: Vec<Entered>) -> Result<Held, NightError> {
-        let Prepared { n_windows, data, champion_figures, drift, mut timings } = prepared;
+        let Prepared { n_windows, n_threads, data, champion_figures, drift, mut timings } = prepared;
         let (mut candidates, mut detectors) = (Vec::new(), Vec::new());
         for Entered { candidate, detector } in entered {
             timings.training += candidate.training_seconds;
@@ -212,6 +214,7 @@ impl Plan {
             from: self.from,
             to: self.to,
             n_windows,
+            n_threads,
             data: Some(data),
             n_excluded: self.excluded.len(),
             champion_before: self.champion.as_ref().map(|champion| champion.model.version.clone()),
@@ -271,7 +274,11 @@ impl Held {
             detector.write(&registry.path(&version), &Provenance { parent, ..Provenance::at(night.time) })?;
             // Read as a whole before it is promoted.
             registry.load(&version)?;
-            model = Some(registry.describe(&version, metrics(figures), night.time)?);
+            model = Some(registry.describe(
+                &version,
+                figures.metrics().map(|(name, value)| (name.to_owned(), value)).into(),
+                night.time,
+            )?);
             night.winner = Some(version);
         }
         night.timings.deployment = begin.elapsed().as_secs_f64();
@@ -294,16 +301,6 @@ impl Held {
         drop(plan.lock);
         Ok(night)
     }
-}
-
-/// The figures of a night as metrics of a model.
-fn metrics(figures: Figures) -> BTreeMap<String, f64> {
-    BTreeMap::from([
-        ("reconstruction_error".to_owned(), figures.reconstruction_error),
-        ("false_events_per_day".to_owned(), figures.false_events_per_day()),
-        ("found".to_owned(), figures.found()),
-        ("injected_found".to_owned(), figures.injected_found),
-    ])
 }
 
 /// Whether an event is not to be learned from.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use lifecycle::{Night, NightTimings, RecordedEvent, VettingFigures};
+use lifecycle::{Night, RecordedEvent, VettingFigures};
 use workload::{Millis, Timestamp};
 
 use crate::live::{JobScore, Live};
@@ -87,17 +87,8 @@ fn expose_vetting(figures: &[(i64, VettingFigures)], sink: &mut impl Sink) {
 fn expose_night(night: Option<&Night>, sink: &mut impl Sink) {
     let help = "The time that each part of the last competition took.";
     sink.family(Family { name: "tracewise_competition_seconds", kind: Kind::Gauge, help });
-    if let Some(NightTimings { preparation, training, competition, deployment }) =
-        night.map(|night| night.timings)
-    {
-        for (part, seconds) in [
-            ("preparation", preparation),
-            ("training", training),
-            ("competition", competition),
-            ("deployment", deployment),
-        ] {
-            sink.sample(&[("part", part)], seconds, None);
-        }
+    for (part, seconds) in night.iter().flat_map(|night| night.timings.parts()) {
+        sink.sample(&[("part", part)], seconds, None);
     }
     let help = "When models competed last.";
     sink.family(Family { name: "tracewise_competition_timestamp_seconds", kind: Kind::Gauge, help });

@@ -42,8 +42,8 @@ enum PollError {
     Request(String),
     #[error("it responds with {0}")]
     Status(StatusCode),
-    #[error("{0}; use remote write for many threads")]
-    Unread(#[from] ResponseError),
+    #[error("it responds with more than {MAX_BYTES} bytes; use remote write for so many threads")]
+    TooLarge,
     #[error("it does not respond like a Prometheus: {0}")]
     Format(String),
     #[error(transparent)]
@@ -170,7 +170,10 @@ impl Reader {
         if response.status() != StatusCode::OK {
             return Err(PollError::Status(response.status()));
         }
-        let body = bounded(response, MAX_BYTES).await?;
+        let body = bounded(response, MAX_BYTES).await.map_err(|error| match error {
+            ResponseError::TooLarge(_) => PollError::TooLarge,
+            ResponseError::Connection(cause) => PollError::Request(cause),
+        })?;
         let answer: Answer =
             serde_json::from_slice(&body).map_err(|error| PollError::Format(error.to_string()))?;
         Ok(answer.data.result)

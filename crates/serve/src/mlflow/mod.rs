@@ -169,12 +169,9 @@ impl Mirror<'_> {
         let mut metrics = Vec::new();
         metrics.extend(night.champion_figures.iter().flat_map(|figures| metrics_of("champion_", figures)));
         let timings = &night.timings;
-        metrics.extend([
-            Metric::new("preparation_seconds", timings.preparation),
-            Metric::new("training_seconds", timings.training),
-            Metric::new("competition_seconds", timings.competition),
-            Metric::new("deployment_seconds", timings.deployment),
-        ]);
+        metrics.extend(
+            timings.parts().map(|(part, seconds)| Metric::new(format!("{part}_seconds"), seconds)),
+        );
         for distance in night.drift.iter().flat_map(|drift| &drift.distances) {
             metrics.push(Metric::new(format!("drift_{}", metric_name(&distance.name)), distance.distance));
         }
@@ -344,15 +341,7 @@ fn dataset(data: &learn::artifact::DataOrigin) -> Option<Dataset> {
 }
 
 fn metrics_of(prefix: &str, figures: &Figures) -> Vec<Metric> {
-    [
-        ("reconstruction_error", figures.reconstruction_error),
-        ("false_events_per_day", figures.false_events_per_day()),
-        ("found", figures.found()),
-        ("injected_found", figures.injected_found),
-    ]
-    .into_iter()
-    .map(|(name, value)| Metric::new(format!("{prefix}{name}"), value))
-    .collect()
+    figures.metrics().map(|(name, value)| Metric::new(format!("{prefix}{name}"), value)).into()
 }
 
 /// The losses of all epochs, or of some if there are many.

@@ -12,7 +12,7 @@ use campaign::plan::PlannedCampaign;
 use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{SimulateError, into_archive, recorded_model};
 use detect::{
-    ArchiveEvents, DetectError, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span,
+    ArchiveEvents, DetectError, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span, Subject,
     TrainedDetector, ValidConfig,
 };
 use lifecycle::{
@@ -23,7 +23,7 @@ use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use workload::label::family;
-use workload::{Control, JobId, Label, Millis, Set, Timestamp};
+use workload::{Control, JobId, Label, Millis, NodeName, Set, Timestamp};
 
 /// The first day begins on a Monday morning.
 const FIRST_MORNING: Timestamp = Timestamp(1_767_600_000_000);
@@ -40,6 +40,8 @@ const VERDICT_AFTER: Millis = Millis(900_000);
 const ACCEPTED_FOR: Millis = Millis(30 * Millis::DAY.0);
 /// An anomaly counts if it lasts at least for so many windows.
 const DETECTABLE_WINDOWS: i64 = 3;
+/// Within so many windows an event is in time.
+const PROMPT_WINDOWS: i64 = 2;
 const ADMINISTRATOR: &str = "administrator";
 const COMPETITION: &str = "competition";
 
@@ -92,6 +94,8 @@ pub struct Day {
     /// Those that raised an event, and those whose event was not hidden by a verdict.
     pub raised: usize,
     pub found: usize,
+    /// The found ones whose event was opened within two windows of their start.
+    pub in_time: usize,
     /// The median time from the start of an anomalous job to its event, in seconds.
     pub median_delay: Option<f64>,
     /// By kind: found, and all.
@@ -101,6 +105,7 @@ pub struct Day {
     pub false_events: usize,
     /// Events that verdicts hid.
     pub hidden_events: usize,
+    pub false_alarms: FalseAlarms,
     /// False events of the new harmless kind: before a verdict about one, and after it.
     pub new_kind_events: [usize; 2],
     pub verdicts: usize,
@@ -116,6 +121,19 @@ pub struct Day {
     pub simulation_seconds: f64,
     pub scoring_seconds: f64,
     pub competition_seconds: f64,
+}
+
+/// How many false alarms are left after each way of suppressing them. Subjects on nodes with an anomalous job do not count.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct FalseAlarms {
+    /// Every window in which the evidence about a subject exceeds its threshold.
+    pub windows: usize,
+    /// A subject is reported once, until it is below its threshold again.
+    pub stretches: usize,
+    /// Evidence has to last, and what has one cause is one event.
+    pub events: usize,
+    /// Events that verdicts do not hide.
+    pub reported: usize,
 }
 
 /// The progress of a rehearsal.
@@ -281,12 +299,21 @@ impl Stage<'_> {
             control: self.control,
         };
         let length = detector.event_spec().length();
+        let mut above: BTreeSet<Subject> = BTreeSet::new();
         let mut failed: Option<RehearsalError> = None;
         archive_events.observe(&mut monitor, |monitor, batch, changes| {
             if failed.is_some() {
                 return;
             }
             let now = batch.start() + length;
+            let exceeds = |(subject, strength): &(&Subject, &f64)| {
+                **strength > 1.0 && !scored.is_disturbed(subject.node(), batch.start(), now)
+            };
+            let exceeding: BTreeSet<Subject> =
+                monitor.strengths().iter().filter(exceeds).map(|(subject, _)| subject.clone()).collect();
+            day.false_alarms.windows += exceeding.len();
+            day.false_alarms.stretches += exceeding.difference(&above).count();
+            above = exceeding;
             let outcome = self.record(&changes, version, now, administrator).and_then(|()| {
                 let has_new_anomaly = administrator.answer(self, scored, now, day)?;
                 if has_new_anomaly {
@@ -338,17 +365,21 @@ impl Stage<'_> {
     /// Compares the events of a day with its labels.
     fn count(&self, scored: &Scored<'_>, day: &mut Day) -> Result<(), RehearsalError> {
         let events = self.runtime.block_on(self.store.vetted_events(scored.span.from))?;
-        let shortest = Millis(DETECTABLE_WINDOWS * scored.detector.event_spec().length().0);
+        let length = scored.detector.event_spec().length();
+        let shortest = Millis(DETECTABLE_WINDOWS * length.0);
         let (mut delays, mut reported) = (Vec::new(), BTreeSet::new());
         for vetted in &events {
             let RecordedEvent { event, hidden_by, .. } = &vetted.event;
             // Accepted itself, and not hidden because it resembles another.
             let is_hidden = hidden_by.is_some() && vetted.verdicts.is_empty();
+            let is_false = scored.explanation(event).is_none();
+            day.false_alarms.events += usize::from(is_false);
+            day.false_alarms.reported += usize::from(is_false && !is_hidden);
             if is_hidden {
                 day.hidden_events += 1;
             } else {
                 day.events += 1;
-                day.false_events += usize::from(scored.explanation(event).is_none());
+                day.false_events += usize::from(is_false);
                 reported.insert(event.id.as_str());
             }
         }
@@ -363,7 +394,9 @@ impl Stage<'_> {
             if let Some(first) = about.find(|event| reported.contains(event.id.as_str())) {
                 day.found += 1;
                 kind[0] += 1;
-                delays.push((first.opened - label.start).as_seconds());
+                let delay = first.opened - label.start;
+                day.in_time += usize::from(delay.0 <= PROMPT_WINDOWS * length.0);
+                delays.push(delay.as_seconds());
             }
         }
         delays.sort_by(f64::total_cmp);
@@ -383,6 +416,14 @@ struct Scored<'a> {
 impl Scored<'_> {
     fn label(&self, job: &JobId) -> Option<&Label> {
         self.labels.iter().find(|label| label.job == *job)
+    }
+
+    /// Whether an anomalous job runs on a node, or anywhere, in a time.
+    fn is_disturbed(&self, node: Option<&NodeName>, from: Timestamp, to: Timestamp) -> bool {
+        let mut anomalous = self.labels.iter().filter(|label| label.is_anomalous());
+        anomalous.any(|label| {
+            label.start < to && label.end > from && node.is_none_or(|node| label.node == *node)
+        })
     }
 
     /// The anomalous job that explains an event: one of its jobs, or one that ran on its nodes.

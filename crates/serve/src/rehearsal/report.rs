@@ -6,7 +6,7 @@ use report::text::show_duration;
 use report::{Axis, Chart, Mark, Page, ReportError, ReportFolder, Series};
 use serde_json::json;
 
-use super::{Day, RehearsalSettings};
+use super::{Day, FalseAlarms, RehearsalSettings};
 
 /// The sums over some days.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -117,7 +117,24 @@ pub fn write(days: &[Day], settings: &RehearsalSettings, folder: &Path) -> Resul
         "`Raised` counts anomalous jobs with an event before verdicts hide anything, `found` those whose event was \
          reported. The delay is from the start of the job to the event.",
     );
-    page.table(&[">DAY", ">JOBS", ">RAISED", ">FOUND", ">MEDIAN DELAY", "FOUND BY KIND"], anomalies(days));
+    page.table(
+        &[">DAY", ">JOBS", ">RAISED", ">FOUND", ">WITHIN TWO WINDOWS", ">MEDIAN DELAY", "FOUND BY KIND"],
+        anomalies(days),
+    );
+    page.heading("False alarms");
+    page.text(
+        "What each way of suppressing false alarms leaves of them: an alarm for every window above its threshold; one \
+         until the subject is below it again; events, which have to last and have one cause; events that no verdict hides. \
+         Subjects on nodes with an anomalous job do not count.",
+    );
+    let of_day = |day: &Day| {
+        let FalseAlarms { windows, stretches, events, reported } = day.false_alarms;
+        [day.day as usize, windows, stretches, events, reported].map(|count| count.to_string()).to_vec()
+    };
+    page.table(
+        &[">DAY", ">EVERY WINDOW", ">ONCE", ">EVENTS", ">REPORTED"],
+        days.iter().filter(|day| day.champion.is_some()).map(of_day).collect(),
+    );
     page.heading("Nights");
     page.text(
         "Drift names the rates whose distribution over jobs differs from that of the champion's training data by more \
@@ -153,6 +170,7 @@ fn anomalies(days: &[Day]) -> Vec<Vec<String>> {
             day.anomalous_jobs.to_string(),
             day.raised.to_string(),
             day.found.to_string(),
+            day.in_time.to_string(),
             day.median_delay.map_or_else(|| "–".into(), |delay| format!("{delay:.0} s")),
             kinds.collect::<Vec<_>>().join(", "),
         ]

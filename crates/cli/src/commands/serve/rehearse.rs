@@ -4,7 +4,6 @@ use std::process::ExitCode;
 
 use ::serve::rehearsal::{self, Day, RehearsalSettings, RehearsalStep, report};
 use anyhow::Context;
-use lifecycle::NightSettings;
 use serde_json::json;
 use workload::Control;
 
@@ -33,7 +32,7 @@ pub fn run(args: &RehearseArgs, config: &Config) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         error_rate: args.error_rate,
         detector: detector.validate()?,
-        night: NightSettings::default(),
+        night: config.serve.learning.night(),
     };
     let temporary = tempfile::tempdir()?;
     let folder = match &args.keep {
