@@ -1,6 +1,8 @@
 //! Events and their history. Every change of an event is a numbered row, from which alerts are delivered and clients
 //! that follow events catch up.
 
+use std::collections::BTreeMap;
+
 use detect::{Event, EventChange};
 use learn::stats::squared_distance;
 use serde::Serialize;
@@ -10,7 +12,7 @@ use workload::{JobId, NodeName, Timestamp};
 
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
-use crate::verdicts::in_force;
+use crate::verdicts::{Standing, in_force};
 
 /// The most events that are compared with one.
 const MAX_COMPARED: i64 = 10_000;
@@ -47,6 +49,10 @@ pub struct EventFilter {
     pub from: Option<Timestamp>,
     /// Only events that were opened before this time.
     pub to: Option<Timestamp>,
+    /// Only events that a verdict hides, or only those that none hides.
+    pub is_hidden: Option<bool>,
+    /// Only events with this standing.
+    pub standing: Option<Standing>,
 }
 
 /// Some events, the newest first.
@@ -125,6 +131,21 @@ impl Store {
         Ok(number)
     }
 
+    /// Notes that an open event has become stronger, or affects more jobs. That is not a change that others are told about.
+    pub async fn update_open(&self, event: &Event) -> Result<(), StoreError> {
+        let mut connection = self.writer().await?;
+        sqlx::query(
+            "UPDATE events SET strength = $2, jobs = $3, document = $4 WHERE id = $1 AND end_ms IS NULL",
+        )
+        .bind(&event.id)
+        .bind(event.strength)
+        .bind(to_json(&event.jobs)?)
+        .bind(to_json(event)?)
+        .execute(&mut *connection)
+        .await?;
+        Ok(())
+    }
+
     /// One event.
     pub async fn event(&self, id: &str) -> Result<Option<RecordedEvent>, StoreError> {
         let row =
@@ -139,6 +160,38 @@ impl Store {
         after: Option<&(Timestamp, String)>,
         limit: usize,
     ) -> Result<EventPage, StoreError> {
+        let standings = match filter.standing {
+            Some(_) => self.standings().await?,
+            None => BTreeMap::new(),
+        };
+        let is_wanted = |event: &RecordedEvent| {
+            let standing = standings.get(&event.event.id).copied().unwrap_or(Standing::Unvetted);
+            filter.standing.is_none_or(|wanted| standing == wanted)
+        };
+        let (mut items, mut after) = (Vec::new(), after.cloned());
+        loop {
+            let rows = self.event_rows(filter, after.as_ref(), limit + 1).await?;
+            let is_last = rows.len() <= limit;
+            after = rows.last().map(|last| (last.event.opened, last.event.id.clone()));
+            items.extend(rows.into_iter().filter(is_wanted));
+            if is_last || items.len() > limit {
+                break;
+            }
+        }
+        let has_more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| has_more);
+        let next = last.map(|last| (last.event.opened, last.event.id.clone()));
+        Ok(EventPage { items, next })
+    }
+
+    /// Events by what the database knows, from `after` on.
+    async fn event_rows(
+        &self,
+        filter: &EventFilter,
+        after: Option<&(Timestamp, String)>,
+        limit: usize,
+    ) -> Result<Vec<RecordedEvent>, StoreError> {
         let job = filter.job.as_ref().map(to_json).transpose()?.map(|job| escaped_for_like(&job));
         let (after_ms, after_id) = after.map_or((i64::MAX, String::new()), |(time, id)| (time.0, id.clone()));
         let rows = sqlx::query(
@@ -148,7 +201,8 @@ impl Store {
                AND ($3 < 0 OR (end_ms IS NULL AND $3 = 1) OR (end_ms IS NOT NULL AND $3 = 0))
                AND opened_ms >= $4 AND opened_ms < $5
                AND (opened_ms < $6 OR (opened_ms = $6 AND id < $7))
-             ORDER BY opened_ms DESC, id DESC LIMIT $8",
+               AND ($8 < 0 OR (hidden_by IS NOT NULL AND $8 = 1) OR (hidden_by IS NULL AND $8 = 0))
+             ORDER BY opened_ms DESC, id DESC LIMIT $9",
         )
         .bind(filter.node.as_ref().map(|node| node.as_str().to_owned()))
         .bind(job)
@@ -157,15 +211,11 @@ impl Store {
         .bind(filter.to.map_or(i64::MAX, |to| to.0))
         .bind(after_ms)
         .bind(after_id)
-        .bind(limit as i64 + 1)
+        .bind(filter.is_hidden.map_or(-1, i64::from))
+        .bind(limit as i64)
         .fetch_all(self.readers())
         .await?;
-        let mut items = rows.iter().map(recorded).collect::<Result<Vec<_>, _>>()?;
-        let has_more = items.len() > limit;
-        items.truncate(limit);
-        let last = items.last().filter(|_| has_more);
-        let next = last.map(|last| (last.event.opened, last.event.id.clone()));
-        Ok(EventPage { items, next })
+        rows.iter().map(recorded).collect()
     }
 
     /// All open events, also those that a verdict hides.
@@ -190,14 +240,15 @@ impl Store {
             .bind(limit)
             .fetch_all(self.readers())
             .await?;
-        let change = |row: &AnyRow| {
-            Ok(RecordedChange {
-                number: row.try_get("number")?,
-                what: row.try_get("what")?,
-                time: Timestamp(row.try_get("time_ms")?),
-                event: parsed(&row.try_get::<String, _>("document")?)?,
-            })
-        };
+        rows.iter().map(change).collect()
+    }
+
+    /// The changes of one event, in order.
+    pub async fn changes_of(&self, event: &str) -> Result<Vec<RecordedChange>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM changes WHERE event = $1 ORDER BY number")
+            .bind(event)
+            .fetch_all(self.readers())
+            .await?;
         rows.iter().map(change).collect()
     }
 
@@ -269,13 +320,22 @@ fn escaped_for_like(text: &str) -> String {
     text.chars().flat_map(escape).collect()
 }
 
+fn change(row: &AnyRow) -> Result<RecordedChange, StoreError> {
+    Ok(RecordedChange {
+        number: row.try_get("number")?,
+        what: row.try_get("what")?,
+        time: Timestamp(row.try_get("time_ms")?),
+        event: parsed(&row.try_get::<String, _>("document")?)?,
+    })
+}
+
 pub(crate) fn recorded(row: &AnyRow) -> Result<RecordedEvent, StoreError> {
     let mut event = parsed(&row.try_get::<String, _>("document")?)?;
     event.embedding = embedding(row)?;
     Ok(RecordedEvent { event, model: row.try_get("model")?, hidden_by: row.try_get("hidden_by")? })
 }
 
-fn parsed(document: &str) -> Result<Event, StoreError> {
+pub(crate) fn parsed(document: &str) -> Result<Event, StoreError> {
     serde_json::from_str(document).map_err(|error| StoreError::Damaged(error.to_string()))
 }
 

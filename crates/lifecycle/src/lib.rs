@@ -13,6 +13,8 @@ mod exclusions;
 mod policy;
 mod registry;
 mod schema;
+mod shadow;
+mod silences;
 mod store;
 mod tokens;
 mod verdicts;
@@ -30,6 +32,8 @@ pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarE
 pub use exclusions::Exclusion;
 pub use policy::{Decision, Figures, Policy};
 pub use registry::{Alias, Difference, Loaded, ModelVersion, Move, Promotion, Registry, RegistryError};
+pub use shadow::{ShadowFigures, ShadowOutcome, is_same_event, judge_shadow};
+pub use silences::Silence;
 pub use store::{Store, StoreError};
 pub use tokens::{NewToken, Role, Secret, Session, Token};
 pub use verdicts::{Answer, NewVerdict, RegionInForce, Standing, Verdict, VettedEvent, VettingFigures};

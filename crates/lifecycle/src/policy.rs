@@ -9,8 +9,13 @@
 //! | the champion stays unless the winner's error is lower by more than a tie | every change has a cost |
 //!
 //! The reference is the champion. On the first night it is the candidate that finds most.
+//!
+//! A challenger in shadow mode follows the same rules with live windows: it has to report the confirmed anomalies that the
+//! champion reported, and not more events than the champion.
 
 use serde::{Deserialize, Serialize};
+
+use crate::shadow::ShadowFigures;
 
 /// What a detector did on the held-out data of a night.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -117,6 +122,21 @@ impl Policy {
             }
         };
         Decision { winner, objections, reason }
+    }
+
+    /// Why a challenger is not promoted after its time in shadow mode.
+    pub fn shadow_objection(&self, figures: &ShadowFigures) -> Option<String> {
+        let ShadowFigures { n_events, n_champion_events, n_confirmed, n_confirmed_found, .. } = *figures;
+        let needed = n_confirmed as f64 * (1.0 - self.found_margin);
+        if (n_confirmed_found as f64) < needed {
+            return Some(format!("it reports {n_confirmed_found} of {n_confirmed} confirmed anomalies"));
+        }
+        if n_events > n_champion_events + self.false_events_margin {
+            return Some(format!(
+                "it reports {n_events} events where the champion reports {n_champion_events}"
+            ));
+        }
+        None
     }
 
     fn objection(&self, figures: &Figures, reference: &Figures) -> Option<String> {

@@ -421,6 +421,17 @@ impl Registry {
         self.holder_at(alias, Timestamp::MAX).await
     }
 
+    /// The challenger, if it became one after the champion was promoted: only then may it replace the champion.
+    pub async fn challenger(&self) -> Result<Option<Promotion>, RegistryError> {
+        let champion = self.holder(Alias::Champion).await?;
+        let challenger = self.holder(Alias::Challenger).await?;
+        Ok(challenger.filter(|challenger| {
+            champion.is_none_or(|champion| {
+                champion.number < challenger.number && champion.version != challenger.version
+            })
+        }))
+    }
+
     /// The promotions in force, of all aliases.
     pub async fn holders(&self) -> Result<Vec<Promotion>, RegistryError> {
         let mut holders = Vec::new();

@@ -6,7 +6,7 @@ use crate::store::{Store, StoreError};
 
 /// The statements of each version. A version that was released is never changed. SQLite accepts the names of types of
 /// PostgreSQL.
-const VERSIONS: [&[&str]; 3] = [
+const VERSIONS: [&[&str]; 4] = [
     &[
         "CREATE TABLE events (
         id TEXT PRIMARY KEY,
@@ -107,6 +107,29 @@ const VERSIONS: [&[&str]; 3] = [
         number BIGINT PRIMARY KEY,
         time_ms BIGINT NOT NULL,
         document TEXT NOT NULL
+    )",
+    ],
+    &[
+        "CREATE INDEX changes_by_event ON changes (event)",
+        // For how long challengers have scored in shadow mode, and what they would have reported.
+        "CREATE TABLE shadows (
+        model TEXT PRIMARY KEY,
+        from_ms BIGINT NOT NULL,
+        to_ms BIGINT NOT NULL,
+        scored_ms BIGINT NOT NULL
+    )",
+        "CREATE TABLE shadow_events (
+        model TEXT NOT NULL,
+        id TEXT NOT NULL,
+        opened_ms BIGINT NOT NULL,
+        document TEXT NOT NULL,
+        PRIMARY KEY (model, id)
+    )",
+        "CREATE TABLE silences (
+        receiver TEXT NOT NULL,
+        verdict BIGINT NOT NULL REFERENCES verdicts (number),
+        id TEXT NOT NULL,
+        PRIMARY KEY (receiver, verdict)
     )",
     ],
 ];

@@ -34,6 +34,17 @@ impl Answer {
     }
 }
 
+impl FromStr for Standing {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Unvetted, Self::Anomaly, Self::Normal, Self::Unsure, Self::Disputed];
+        let found = all.into_iter().find(|standing| standing.name() == text);
+        found
+            .ok_or_else(|| format!("{text:?} is not `unvetted`, `anomaly`, `normal`, `unsure` or `disputed`"))
+    }
+}
+
 impl FromStr for Answer {
     type Err = String;
 
@@ -326,6 +337,23 @@ impl Store {
         verdict(&row.ok_or_else(|| StoreError::NotFound { what: format!("verdict {number}") })?)
     }
 
+    /// What the verdicts about each event add up to; events without a verdict are missing.
+    pub async fn standings(&self) -> Result<BTreeMap<String, Standing>, StoreError> {
+        let by_event = self.verdicts_by_event().await?;
+        Ok(by_event.into_iter().map(|(event, verdicts)| (event, Standing::of(&verdicts))).collect())
+    }
+
+    /// All verdicts about each event, in order.
+    async fn verdicts_by_event(&self) -> Result<BTreeMap<String, Vec<Verdict>>, StoreError> {
+        let rows = sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(self.readers()).await?;
+        let mut by_event: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
+        for row in &rows {
+            let verdict = verdict(row)?;
+            by_event.entry(verdict.event.clone()).or_default().push(verdict);
+        }
+        Ok(by_event)
+    }
+
     /// A number that changes with every verdict and every undoing.
     pub async fn verdict_state(&self) -> Result<i64, StoreError> {
         let row = sqlx::query("SELECT COUNT(*), COUNT(undone_ms) FROM verdicts").fetch_one(self.readers());
@@ -339,13 +367,7 @@ impl Store {
             .bind(since.0)
             .fetch_all(self.readers())
             .await?;
-        let of_events =
-            sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(self.readers()).await?;
-        let mut by_event: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
-        for row in &of_events {
-            let verdict = verdict(row)?;
-            by_event.entry(verdict.event.clone()).or_default().push(verdict);
-        }
+        let mut by_event = self.verdicts_by_event().await?;
         let vetted = |row: &AnyRow| {
             let event = events::recorded(row)?;
             let verdicts = by_event.remove(&event.event.id).unwrap_or_default();

@@ -67,6 +67,8 @@ pub enum Stage {
     Store,
     Buffer,
     Score,
+    /// Scoring by the challenger.
+    Shadow,
     Record,
 }
 
@@ -76,6 +78,7 @@ impl Stage {
             Self::Store => "store",
             Self::Buffer => "buffer",
             Self::Score => "score",
+            Self::Shadow => "shadow",
             Self::Record => "record",
         }
     }

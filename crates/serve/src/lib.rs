@@ -2,7 +2,9 @@
 //! scores and metrics over HTTP.
 
 mod alerts;
+mod backtest;
 mod counts;
+mod embeddings;
 mod error;
 mod export;
 pub mod http;
@@ -13,6 +15,7 @@ mod live;
 pub mod mlflow;
 mod models;
 mod notify;
+mod operations;
 mod peer;
 mod recorder;
 pub mod rehearsal;
@@ -21,6 +24,7 @@ pub mod remote_write;
 mod scoring;
 mod service;
 mod settings;
+mod shadow;
 mod tasks;
 mod traces;
 

@@ -1,14 +1,14 @@
-//! Records changes of events, in order, also if the store is unavailable for a while.
+//! Records what scoring finds, in order, also if the store is unavailable for a while.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use lifecycle::Store;
+use detect::{Event, EventChange};
+use lifecycle::{Store, StoreError};
 use tokio::sync::{mpsc, watch};
-use workload::Timestamp;
+use workload::{Millis, Timestamp};
 
 use crate::counts::{Counts, Stage};
-use crate::scoring::Change;
 
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
@@ -41,21 +41,49 @@ fn raise(last: &watch::Sender<i64>, number: i64) {
     });
 }
 
-/// Records until no more changes come. `last` is the number of the last change that was recorded.
+/// Something that is to be recorded.
+#[derive(Debug)]
+pub enum Record {
+    /// A change of an event, and the version of the model that found it.
+    Event(EventChange, String),
+    /// An open event has become stronger.
+    Stronger(Event),
+    /// What a challenger would have reported.
+    Shadow(EventChange, String),
+    /// A challenger has scored for some time, up to `to`.
+    ShadowTime { model: String, length: Millis, to: Timestamp },
+}
+
+impl Record {
+    /// Records it and returns the number of the change, if it is one that others are told about.
+    async fn write(&self, store: &Store) -> Result<Option<i64>, StoreError> {
+        let now = Timestamp::from(SystemTime::now());
+        match self {
+            Self::Event(change, model) => store.record(change, model, now).await,
+            Self::Stronger(event) => store.update_open(event).await.map(|()| None),
+            Self::Shadow(change, model) => store.record_shadow(change, model, now).await.map(|()| None),
+            Self::ShadowTime { model, length, to } => {
+                store.add_shadow_time(model, *length, *to).await.map(|()| None)
+            }
+        }
+    }
+}
+
+/// Records until no more comes. `last` is the number of the last change that was recorded.
 pub async fn record(
-    mut changes: mpsc::UnboundedReceiver<Change>,
+    mut records: mpsc::UnboundedReceiver<Record>,
     store: Store,
     last: watch::Sender<i64>,
     counts: Arc<Counts>,
 ) {
-    while let Some((change, model)) = changes.recv().await {
+    while let Some(record) = records.recv().await {
         let mut pause = Duration::from_millis(200);
         loop {
             let begin = Instant::now();
-            match store.record(&change, &model, Timestamp::from(SystemTime::now())).await {
+            match record.write(&store).await {
                 Ok(number) => {
                     counts.spend(Stage::Record, begin.elapsed());
-                    if let Some(number) = number {
+                    if let (Some(number), Record::Event(change, _)) = (number, &record) {
                         let event = change.event();
                         tracing::info!("event {} {}: {}", event.id, change.name(), event.why);
                         raise(&last, number);

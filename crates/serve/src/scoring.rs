@@ -22,6 +22,8 @@ use crate::error::ServeError;
 use crate::ingest::Stored;
 use crate::live::Live;
 use crate::models::Model;
+use crate::recorder::Record;
+use crate::shadow::Shadow;
 
 /// Windows that may wait for the scorer: a few seconds of its work. A batch with more waits alone.
 const MAX_WAITING: u64 = 50_000;
@@ -29,6 +31,8 @@ const MAX_WAITING: u64 = 50_000;
 const MAX_FACTOR: i64 = 64;
 /// After so many batches in time, the stride becomes shorter again.
 const N_IN_TIME: i64 = 20;
+/// An open event is recorded again when it is stronger by this factor.
+const STRONGER: f64 = 1.2;
 const TICK: Duration = Duration::from_millis(200);
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -38,6 +42,7 @@ pub struct Shared {
     live: Mutex<Arc<Live>>,
     status: Mutex<BufferStatus>,
     model: Mutex<Option<Model>>,
+    challenger: Mutex<Option<Model>>,
     /// What events are compared with from now on.
     library: Mutex<Option<Library>>,
 }
@@ -63,6 +68,22 @@ impl Shared {
         self.model.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|model| model.version.clone())
     }
 
+    /// The challenger in shadow mode.
+    fn challenger(&self) -> Option<Model> {
+        self.challenger.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a version is in shadow mode; `None` for no challenger.
+    pub fn is_challenger(&self, version: Option<&str>) -> bool {
+        let challenger = self.challenger.lock().unwrap_or_else(PoisonError::into_inner);
+        challenger.as_ref().map(|model| model.version.as_str()) == version
+    }
+
+    /// Scores with another challenger beside the champion from the next batch on, or with none.
+    pub fn use_challenger(&self, challenger: Option<Model>) {
+        *self.challenger.lock().unwrap_or_else(PoisonError::into_inner) = challenger;
+    }
+
     /// Compares events with other jobs from the next batch on.
     pub fn use_library(&self, library: Library) {
         *self.library.lock().unwrap_or_else(PoisonError::into_inner) = Some(library);
@@ -74,15 +95,12 @@ impl Shared {
     }
 }
 
-/// A change of an event, and the version of the model that found it.
-pub type Change = (EventChange, String);
-
 /// Starts scoring and ends when no more readings come.
 pub struct Scoring {
     pub readings: Receiver<Vec<Stored>>,
     /// The model to use; a new one replaces it without a missing window.
     pub models: Receiver<Model>,
-    pub changes: mpsc::UnboundedSender<Change>,
+    pub records: mpsc::UnboundedSender<Record>,
     /// Events that were open when the service stopped, and the last reading before that.
     pub open: Vec<Event>,
     pub stopped_at: Timestamp,
@@ -143,7 +161,7 @@ impl Scoring {
             model: model.clone(),
             shared: self.shared.clone(),
             counts: self.counts.clone(),
-            changes: self.changes.clone(),
+            records: self.records.clone(),
             stop: self.stop.clone(),
         };
         let (open, stopped_at) = (std::mem::take(&mut self.open), self.stopped_at);
@@ -309,7 +327,7 @@ struct Scorer {
     n_waiting: Arc<AtomicU64>,
     shared: Arc<Shared>,
     counts: Arc<Counts>,
-    changes: mpsc::UnboundedSender<Change>,
+    records: mpsc::UnboundedSender<Record>,
     stop: Stop,
 }
 
@@ -326,38 +344,77 @@ impl Scorer {
             }
         };
         monitor.resume(open, stopped_at);
-        let length = detector.event_spec().length();
-        while let Ok(batch) = batches.recv() {
-            if self.stop.is_set() {
-                break;
-            }
-            if let Some(library) = self.shared.library.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                monitor.use_library(library);
-            }
-            self.counts.waiting_batches.fetch_sub(1, Ordering::Relaxed);
-            self.n_waiting.fetch_sub(batch.threads().len() as u64, Ordering::Relaxed);
-            let begin = Instant::now();
-            let findings = detector.examine(&batch);
-            let score = |finding| detector.strength(finding, None).unwrap_or(0.0);
-            let scores: Vec<f64> = findings.iter().map(score).collect();
-            let changes = monitor.decide(&batch, findings.clone());
-            let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
-            // Copied only if a request is being answered from it.
-            Arc::make_mut(&mut live).update(&batch, length, &findings, &scores, monitor.strengths());
-            drop(live);
-            for change in changes {
-                if matches!(change, EventChange::Opened(_)) {
-                    add(&self.counts.events_opened, 1);
+        let mut recorded = BTreeMap::new();
+        loop {
+            let challenger = self.shared.challenger();
+            let version = challenger.as_ref().map(|challenger| challenger.version.as_str());
+            let mut shadow = challenger
+                .as_ref()
+                .and_then(|challenger| Shadow::new(challenger, detector, &known, self.records.clone()));
+            while self.shared.is_challenger(version) {
+                let Ok(batch) = batches.recv() else { return monitor.finish() };
+                if self.stop.is_set() {
+                    return monitor.finish();
                 }
-                // The recorder has ended: the service is stopping.
-                let _ = self.changes.send((change, self.model.version.clone()));
+                self.score(&mut monitor, &batch);
+                self.record_strengths(&monitor, &mut recorded);
+                // The champion comes first: a challenger scores only if nothing waits.
+                if let Some(shadow) = &mut shadow
+                    && self.n_waiting.load(Ordering::Relaxed) == 0
+                {
+                    let begin = Instant::now();
+                    shadow.observe(&batch);
+                    self.counts.spend(Stage::Shadow, begin.elapsed());
+                }
             }
-            add(&self.counts.scored_windows, scores.len() as u64);
-            let lag = Timestamp::from(SystemTime::now()) - (batch.start() + length);
-            self.counts.lag_millis.store(lag.0.max(0) as u64, Ordering::Relaxed);
-            self.counts.spend(Stage::Score, begin.elapsed());
         }
-        monitor.finish()
+    }
+
+    /// Records open events again that have become much stronger. `recorded` are the strengths that were recorded.
+    fn record_strengths(&self, monitor: &Monitor<'_>, recorded: &mut BTreeMap<String, f64>) {
+        let mut open = BTreeMap::new();
+        for event in monitor.open_events() {
+            let known = recorded.get(&event.id).copied();
+            let is_stronger = known.is_some_and(|known| event.strength > known * STRONGER);
+            if is_stronger {
+                // The recorder has ended: the service is stopping.
+                let _ = self.records.send(Record::Stronger(event.clone()));
+            }
+            let strength = if is_stronger { event.strength } else { known.unwrap_or(event.strength) };
+            open.insert(event.id.clone(), strength);
+        }
+        *recorded = open;
+    }
+
+    /// Scores a batch with the champion.
+    fn score(&self, monitor: &mut Monitor<'_>, batch: &WindowBatch) {
+        let detector = &self.model.detector;
+        let length = detector.event_spec().length();
+        if let Some(library) = self.shared.library.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            monitor.use_library(library);
+        }
+        self.counts.waiting_batches.fetch_sub(1, Ordering::Relaxed);
+        self.n_waiting.fetch_sub(batch.threads().len() as u64, Ordering::Relaxed);
+        let begin = Instant::now();
+        let findings = detector.examine(batch);
+        let score = |finding| detector.strength(finding, None).unwrap_or(0.0);
+        let scores: Vec<f64> = findings.iter().map(score).collect();
+        let changes = monitor.decide(batch, findings.clone());
+        let mut live = self.shared.live.lock().unwrap_or_else(PoisonError::into_inner);
+        // Copied only if a request is being answered from it.
+        Arc::make_mut(&mut live).update(batch, length, &findings, &scores, monitor.strengths());
+        drop(live);
+        for change in changes {
+            if matches!(change, EventChange::Opened(_)) {
+                add(&self.counts.events_opened, 1);
+            }
+            // The recorder has ended: the service is stopping.
+            let _ = self.records.send(Record::Event(change, self.model.version.clone()));
+        }
+        add(&self.counts.scored_windows, scores.len() as u64);
+        let lag = Timestamp::from(SystemTime::now()) - (batch.start() + length);
+        self.counts.lag_millis.store(lag.0.max(0) as u64, Ordering::Relaxed);
+        self.counts.spend(Stage::Score, begin.elapsed());
     }
 }
 

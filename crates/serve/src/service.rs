@@ -29,6 +29,7 @@ use crate::input::simulated;
 use crate::learning::Nights;
 use crate::mlflow;
 use crate::models::{self, Model};
+use crate::operations::Operations;
 use crate::recorder;
 use crate::reload::reloaded;
 use crate::remote_write::receive::Receiving;
@@ -69,6 +70,8 @@ pub struct Service {
     pub failures: Buckets,
     /// Logins through a provider that are under way.
     pub logins: Pending,
+    /// Long operations that clients have started.
+    pub operations: Operations,
     /// Places for queries that take long.
     pub queries: Arc<Semaphore>,
     pub web_config: WebConfig,
@@ -177,6 +180,7 @@ pub async fn start(
         requests: Buckets::of_requests(limits.requests_per_second),
         failures: Buckets::of_failures(limits.failed_logins),
         logins: Pending::default(),
+        operations: Operations::default(),
         queries: Arc::new(Semaphore::new(MAX_QUERIES)),
         receiving,
         is_tls: web_config.tls().is_some(),
@@ -190,7 +194,7 @@ pub async fn start(
         stop: stopped.clone(),
         training: Mutex::new("collecting data".into()),
     });
-    let (changes, to_record) = mpsc::unbounded_channel();
+    let (records, to_record) = mpsc::unbounded_channel();
     let following = recorder::follow(store.clone(), last_change.clone(), stopped.clone());
     let recording = tokio::spawn(recorder::record(to_record, store.clone(), last_change, counts.clone()));
     let (models, to_use) = sync_channel(1);
@@ -198,7 +202,7 @@ pub async fn start(
     let scoring = Scoring {
         readings: to_score,
         models: to_use,
-        changes,
+        records,
         open: store.open_events().await?.into_iter().map(|one| one.event).collect(),
         stopped_at: archived.values().copied().max().unwrap_or(Timestamp(0)),
         archive: archive.clone(),
@@ -282,6 +286,7 @@ impl Running {
     pub async fn stop(self) {
         self.stop.send_replace(true);
         self.stop_threads.now();
+        self.service.operations.end();
         for input in self.inputs {
             let _ = input.await;
         }
@@ -362,6 +367,8 @@ impl Modelling {
         // The last promotion that was looked at, and the model that it led to.
         let (mut seen, mut in_use) = (None, None);
         let mut verdicts = Verdicts::default();
+        // The number of the promotion that made the challenger.
+        let mut challenger = None;
         let mut has_failed = false;
         while !self.stop.is_set() {
             match self.champion(&mut seen, in_use.as_deref()) {
@@ -380,6 +387,7 @@ impl Modelling {
                 Ok(None) => {
                     has_failed = false;
                     self.follow_verdicts(&mut verdicts);
+                    self.follow_challenger(&mut challenger);
                 }
                 Err(error) => {
                     if !has_failed {
@@ -459,6 +467,31 @@ impl Modelling {
             Err(error) => tracing::warn!("events are not compared with the last verdicts: {error}"),
         }
         verdicts.state = Some(state);
+    }
+
+    /// Puts another challenger into shadow mode, or none. A challenger that cannot be read is left out.
+    fn follow_challenger(&self, seen: &mut Option<i64>) {
+        let registry = &self.service.registry;
+        // It is asked again soon.
+        let Ok(holder) = self.runtime.block_on(registry.challenger()) else { return };
+        let number = holder.as_ref().map(|holder| holder.number);
+        if number == *seen {
+            return;
+        }
+        *seen = number;
+        let challenger = holder.and_then(|holder| {
+            let model = self.runtime.block_on(registry.version(&holder.version));
+            let loaded = model.and_then(|model| {
+                let detector = registry.load(&model.version)?;
+                Ok(Loaded { model, detector })
+            });
+            loaded.inspect_err(|error| tracing::warn!("{error}; it is not in shadow mode")).ok()
+        });
+        let model = challenger.map(|loaded| {
+            let library = self.prepare(&loaded, &mut Verdicts::default());
+            Model { version: loaded.model.version, detector: Arc::new(loaded.detector), library }
+        });
+        self.service.scoring.use_challenger(model);
     }
 
     fn vetting(&self) -> Vetting<'_> {

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use agent::web::config::WebConfig;
 use detect::DetectorKind;
+use learn::artifact::hexadecimal;
 use lifecycle::Role;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest, Sha256};
 
 use crate::learning::LearningSettings;
 use crate::peer::read_secret;
@@ -137,12 +139,32 @@ pub struct ReceiverSettings {
     pub kind: ReceiverKind,
     /// The address of the Alertmanager, or of the webhook.
     pub url: String,
+    /// Whether an Alertmanager shows events that a verdict hides, with a silence for each verdict. Otherwise it is not told
+    /// about them.
+    #[serde(default)]
+    pub silences: bool,
     /// A file with the key that requests to a webhook are signed with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_file: Option<PathBuf>,
     /// A file with a bearer token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token_file: Option<PathBuf>,
+}
+
+impl ReceiverSettings {
+    /// Its name in the store.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.kind.name(), self.url)
+    }
+
+    /// Its name for people: its kind, its host and a few digits that tell it from others there. The path of a webhook may
+    /// be a secret.
+    pub fn shown(&self) -> String {
+        let host = url::Url::parse(&self.url).ok().and_then(|url| Some(url.host_str()?.to_owned()));
+        let mut digits = hexadecimal(&Sha256::digest(&self.url));
+        digits.truncate(6);
+        format!("{} {} {digits}", self.kind.name(), host.unwrap_or_default())
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

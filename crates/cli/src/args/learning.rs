@@ -64,6 +64,21 @@ Examples:
         /// The number of the candidate
         number: usize,
     },
+    /// How often models can compete on this machine, and how that changes with the number of threads
+    #[command(after_help = "\
+This is derived from the nights that were held. If they had clusters of different sizes, a line is fitted to their durations;
+otherwise the time is taken to be proportional to the number of threads. Learning may use half of the time.
+
+Examples:
+    tracewise learn cadence
+    tracewise learn cadence --data /var/lib/tracewise --json")]
+    Cadence {
+        #[command(flatten)]
+        store: StoreArgs,
+        /// Print the result as JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// List past competitions, the newest first
     History {
         #[command(flatten)]

@@ -3,15 +3,22 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use detect::EventChange;
+use lifecycle::{Registry, Store};
 use serde_json::Value;
+use testbed::small_disk::SmallDisk;
+use workload::Timestamp;
 
 use crate::{json_of, refused, run, stdout_of, tracewise};
 
+/// How often commands are killed.
+const N_KILLS: u64 = 20;
+
 /// A service with 135 minutes of data, with which two small detectors compete.
 struct Night {
-    _folder: tempfile::TempDir,
+    _folder: Option<tempfile::TempDir>,
     config: PathBuf,
     data: PathBuf,
 }
@@ -20,7 +27,13 @@ impl Night {
     /// The data begins so many seconds ago.
     fn new(ago: u64, more: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let data = folder.path().join("data");
+        let night = Self::below(folder.path(), ago, more);
+        Self { _folder: Some(folder), ..night }
+    }
+
+    /// The same below a folder.
+    fn below(folder: &Path, ago: u64, more: &str) -> Self {
+        let data = folder.join("data");
         let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - ago;
         stdout_of(
             tracewise()
@@ -29,13 +42,13 @@ impl Night {
                 .arg("--into")
                 .arg(data.join("archive")),
         );
-        let config = folder.path().join("tracewise.toml");
+        let config = folder.join("tracewise.toml");
         let text = format!(
             "[detector.train]\nn_epochs = 2\n[serve]\ndata = {data:?}\n\
              [serve.learning]\ncandidates = [\"ae\", \"pca\"]\nhistory = \"3h\"\n{more}"
         );
         std::fs::write(&config, text).unwrap();
-        Self { _folder: folder, config, data }
+        Self { _folder: None, config, data }
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -73,10 +86,133 @@ fn a_night_that_is_killed_or_held_twice_leaves_nothing_behind() {
     let champion = json_of(&mut night.command(&["models", "show", "--json"]));
     assert_eq!(champion["model"]["version"], winner);
     assert_eq!(night.history(), std::slice::from_ref(&held));
+    let cadence = json_of(&mut night.command(&["learn", "cadence", "--json"]));
+    assert_eq!((&cadence["n_threads"], &cadence["is_measured"]), (&32.into(), &false.into()), "{cadence}");
+    assert!(cadence["sizes"][0]["shortest_seconds"].as_f64() > Some(0.0), "{cadence}");
     // The same data and seed: no candidate is better than the champion.
     let again = json_of(&mut night.command(&["learn", "tonight", "--json"]));
     assert_eq!((&again["winner"], &again["champion_before"]), (&Value::Null, &held["winner"]));
     assert_eq!(night.n_models(), 1);
+}
+
+/// Runs a command that is killed at some moment, which differs from call to call.
+fn killed(command: &mut Command, attempt: u64) {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(Duration::from_millis(attempt * 7 % 60));
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+#[test]
+fn a_promotion_or_a_verdict_that_is_killed_happens_wholly_or_not_at_all() {
+    let night = Night::new(9_000, "");
+    let held = json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    let champion = night.data.join("models").join(held["winner"].as_str().unwrap());
+    stdout_of(night.command(&["models", "add"]).arg(&champion).args(["--name", "other"]));
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let path = night.data.join("metadata.db");
+    let id = |attempt: u64| format!("event-{attempt}");
+    runtime.block_on(async {
+        let store = Store::open_file(&path).await.unwrap();
+        for attempt in 0..N_KILLS {
+            let event = serde_json::json!({
+                "id": id(attempt), "subject": "job", "node": "n1", "nodes": ["n1"], "jobs": ["1"], "threads": [0], "start": 1,
+                "end": 3, "opened": 2, "strength": 1.5, "level": "job", "channels": [], "kinds": [], "certainty": 0.9, "why": "",
+            });
+            let opened = EventChange::Opened(serde_json::from_value(event).unwrap());
+            store.record(&opened, "other", Timestamp(0)).await.unwrap();
+        }
+        store.close().await;
+    });
+    for attempt in 0..N_KILLS {
+        let version = if attempt % 2 == 0 { "other" } else { held["winner"].as_str().unwrap() };
+        killed(&mut night.command(&["models", "promote", version, "--reason", "a test"]), attempt);
+        killed(&mut night.command(&["review", &id(attempt), "--answer", "unsure"]), attempt);
+    }
+    // Whoever is champion can be used, and the store is as if the others had never been called.
+    json_of(&mut night.command(&["models", "show", "--json"]));
+    let (n_promotions, n_verdicts, n_audited) = runtime.block_on(async {
+        let store = Store::open_file(&path).await.unwrap();
+        assert!(store.verify_audit().await.unwrap().is_ok());
+        let registry = Registry::new(store.clone(), &night.data);
+        let n_promotions = registry.promotions_after(0, 1_000).await.unwrap().len();
+        let mut n_verdicts = 0;
+        for attempt in 0..N_KILLS {
+            let verdicts = store.verdicts_of(&id(attempt)).await.unwrap().len();
+            assert!(verdicts <= 1);
+            n_verdicts += verdicts;
+        }
+        let audited = store.audit_log(1_000).await.unwrap();
+        let n_audited = |action: &str| audited.iter().filter(|entry| entry.action == action).count();
+        (n_promotions, n_verdicts, [n_audited("promoted"), n_audited("verdict")])
+    });
+    assert_eq!([n_promotions, n_verdicts], n_audited);
+}
+
+#[test]
+fn a_candidate_that_diverges_does_not_win() {
+    let night = Night::new(9_000, "");
+    let text = std::fs::read_to_string(&night.config).unwrap();
+    let text = text.replace("n_epochs = 2", "n_epochs = 2\nlearning_rate = 1e30\nmax_gradient_norm = 1e30");
+    std::fs::write(&night.config, text).unwrap();
+    let held = json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    assert!(held["candidates"][0]["objection"].is_string(), "{held}");
+    assert_eq!((&held["winning_candidate"], night.n_models()), (&"pca".into(), 1), "{held}");
+}
+
+#[test]
+fn a_full_disk_leaves_the_champion_as_it_was() {
+    let Some(disk) = SmallDisk::mount(65_536) else { return };
+    let night = Night::below(disk.path(), 9_000, "");
+    // The store exists, and has no room for a model.
+    assert!(night.history().is_empty());
+    let filler = disk.fill(16);
+    let complaint = refused(&mut night.command(&["learn", "tonight"]));
+    assert!(complaint.contains("space") || complaint.contains("full"), "{complaint}");
+    assert!(night.history().is_empty());
+    std::fs::remove_file(filler).unwrap();
+    let held = json_of(&mut night.command(&["learn", "tonight", "--json"]));
+    let champion = json_of(&mut night.command(&["models", "show", "--json"]));
+    assert_eq!((&champion["model"]["version"], night.n_models()), (&held["winner"], 1));
+}
+
+#[test]
+fn the_same_rehearsal_gives_the_same_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tracewise.toml");
+    let text = "[detector.train]\nn_epochs = 2\n[serve.learning]\ncandidates = [\"ae\"]\n";
+    std::fs::write(&config, text).unwrap();
+    let report = |name: &str| {
+        let out = folder.path().join(name);
+        let options = [
+            "--days",
+            "2",
+            "--hours",
+            "1.5",
+            "--nodes",
+            "2",
+            "--threads",
+            "16",
+            "--seed",
+            "3",
+            "--error-rate",
+            "0.2",
+        ];
+        stdout_of(
+            tracewise().arg("--config").arg(&config).arg("rehearse").args(options).arg("--out").arg(&out),
+        );
+        let mut report: Value =
+            serde_json::from_slice(&std::fs::read(out.join("rehearsal.json")).unwrap()).unwrap();
+        for day in report["days"].as_array_mut().unwrap() {
+            day.as_object_mut().unwrap().retain(|name, _| !name.ends_with("_seconds"));
+        }
+        report
+    };
+    let first = report("first");
+    assert_eq!(first, report("second"));
+    let days = first["days"].as_array().unwrap();
+    assert_eq!((days.len(), &days[0]["champion"]), (2, &Value::Null));
+    assert!(days[1]["champion"].is_string() && days[1]["anomalous_jobs"].as_u64() > Some(0), "{first}");
 }
 
 #[test]

@@ -18,8 +18,8 @@ use workload::{Millis, Timestamp};
 
 pub use self::arena::Entrant;
 pub use self::assignment::Assignment;
-pub(crate) use self::plan::spans_of;
 pub use self::plan::{Held, Plan};
+pub(crate) use self::plan::{LONGEST_EVENT, spans_of};
 use crate::drift::Drift;
 use crate::policy::{Figures, Policy};
 use crate::registry::RegistryError;
@@ -48,6 +48,8 @@ pub struct NightSettings {
     pub on_anomalies: OnAnomalies,
     /// Whether a person promotes the winner, which is challenger until then.
     pub needs_approval: bool,
+    /// For how long the winner scores beside the champion before it replaces it; 0 for not at all.
+    pub shadow: Millis,
     pub policy: Policy,
 }
 
@@ -60,6 +62,7 @@ impl Default for NightSettings {
             history: Millis::DAY,
             on_anomalies: OnAnomalies::Exclude,
             needs_approval: false,
+            shadow: Millis(0),
             policy: Policy::default(),
         }
     }
@@ -176,6 +179,9 @@ pub struct Night {
     pub winner: Option<String>,
     /// Whether the winner waits for the approval of a person.
     pub needs_approval: bool,
+    /// For how many hours the winner scores beside the champion first.
+    #[serde(default)]
+    pub shadow_hours: f64,
     pub reason: String,
     pub timings: NightTimings,
 }

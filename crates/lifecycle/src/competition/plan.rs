@@ -21,8 +21,8 @@ use crate::verdicts::{Standing, VettedEvent};
 
 /// The newest confirmed anomalies that candidates are judged with.
 const MAX_ANOMALIES: usize = 40;
-/// Events may have begun this long before the data of the night.
-const LONGEST_EVENT: Millis = Millis(7 * Millis::DAY.0);
+/// Events may have begun this long before the time that is looked at.
+pub(crate) const LONGEST_EVENT: Millis = Millis(7 * Millis::DAY.0);
 
 /// The data and the opponents of a night.
 pub struct Plan {
@@ -228,6 +228,7 @@ impl Plan {
             winning_candidate,
             winner: None,
             needs_approval: self.settings.needs_approval,
+            shadow_hours: self.settings.shadow.as_seconds() / 3_600.0,
             timings,
         };
         let winner = decision.winner.and_then(|winner| detectors.swap_remove(winner).zip(figures[winner]));
@@ -287,8 +288,10 @@ impl Held {
         let mut transaction = connection.begin().await.map_err(RegistryError::from)?;
         if let Some(model) = &model {
             registry.insert(&mut transaction, model).await?;
+            // Without a champion there is nothing to compare it with, and nothing that scores.
+            let waits = plan.settings.needs_approval || plan.settings.shadow.0 > 0 && plan.champion.is_some();
             let promotion = NewPromotion {
-                alias: if plan.settings.needs_approval { Alias::Challenger } else { Alias::Champion },
+                alias: if waits { Alias::Challenger } else { Alias::Champion },
                 version: &model.version,
                 what: Move::Promoted,
                 actor,

@@ -4,8 +4,8 @@
 
 use detect::{Event, EventChange, EventWindow, Finding, Span};
 use lifecycle::{
-    AcceptedRegion, AcceptedScope, Answer, EventFilter, NewToken, NewVerdict, Role, Secret, Standing, Store,
-    StoreError,
+    AcceptedRegion, AcceptedScope, Answer, EventFilter, NewToken, NewVerdict, Role, Secret, Silence,
+    Standing, Store, StoreError,
 };
 use serde_json::json;
 use workload::{JobId, Millis, NodeName, Owner, Timestamp};
@@ -44,6 +44,8 @@ async fn contract(store: &Store) {
     changes_are_numbered_and_delivered_in_order(store).await;
     a_verdict_hides_similar_events_until_it_is_undone_disputed_or_expired(store).await;
     exclusions_are_in_force_until_they_are_removed(store).await;
+    silences_are_known_by_receiver(store).await;
+    challengers_are_compared_with_what_the_champion_reported(store).await;
     tokens_and_sessions_end(store).await;
     the_audit_log_is_a_chain(store).await;
 }
@@ -54,7 +56,11 @@ async fn events_are_recorded_once_and_paged(store: &Store) {
         assert_eq!(store.record(&change, "m1", NOW).await.unwrap(), Some(number + 1));
         assert_eq!(store.record(&change, "m1", NOW).await.unwrap(), None, "after a crash");
     }
+    store.update_open(&Event { strength: 9.0, ..event(3) }).await.unwrap();
+    assert_eq!(store.event("event-003").await.unwrap().unwrap().event.strength, 9.0);
     assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), Some(26));
+    store.update_open(&Event { strength: 10.0, ..event(3) }).await.unwrap();
+    assert_eq!(store.event("event-003").await.unwrap().unwrap().event.strength, 1.5, "it is over");
     assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), None);
     assert_eq!(store.record(&EventChange::Reopened(event(3)), "m1", NOW).await.unwrap(), Some(27));
     assert_eq!(store.record(&closed(event(3)), "m1", NOW).await.unwrap(), Some(28));
@@ -225,6 +231,59 @@ async fn exclusions_are_in_force_until_they_are_removed(store: &Store) {
     assert!(matches!(store.remove_exclusion(1, "ann", NOW).await, Err(StoreError::NotFound { .. })));
 }
 
+async fn silences_are_known_by_receiver(store: &Store) {
+    let hiding = store.hiding_verdicts(NOW).await.unwrap();
+    let [verdict] = &hiding[..] else { panic!("{hiding:?}") };
+    assert_eq!((verdict.answer, verdict.event.as_str()), (Answer::Normal, "event-202"));
+    assert!(store.hiding_verdicts(NOW + Millis(2 * Millis::DAY.0)).await.unwrap().is_empty());
+    for id in ["a", "b"] {
+        let silence = Silence { verdict: verdict.number, id: id.into() };
+        store.add_silence("alertmanager", &silence).await.unwrap();
+        assert_eq!(store.silences("alertmanager").await.unwrap(), [silence]);
+    }
+    assert!(store.silences("another").await.unwrap().is_empty());
+    store.remove_silence("alertmanager", verdict.number).await.unwrap();
+    assert!(store.silences("alertmanager").await.unwrap().is_empty());
+}
+
+async fn challengers_are_compared_with_what_the_champion_reported(store: &Store) {
+    assert_eq!(store.shadow_figures("m7").await.unwrap(), None);
+    let first = event(300);
+    let to = first.opened + Millis::HOUR;
+    store.add_shadow_time("m7", Millis::HOUR, to).await.unwrap();
+    store.add_shadow_time("m7", Millis::HOUR, to + Millis::HOUR).await.unwrap();
+    store.record(&EventChange::Opened(first.clone()), "m1", NOW).await.unwrap();
+    for id in ["shadow-1", "shadow-2"] {
+        let own = Event { id: id.into(), ..first.clone() };
+        store.record_shadow(&EventChange::Opened(own.clone()), "m7", NOW).await.unwrap();
+        store.record_shadow(&closed(own), "m7", NOW).await.unwrap();
+    }
+    let confirmed = verdict(&first, "ann", Answer::Anomaly);
+    let given = store.give_verdict(&confirmed, &[], NOW).await.unwrap();
+    let figures = store.shadow_figures("m7").await.unwrap().unwrap();
+    assert_eq!((figures.hours, figures.n_events), (2.0, 2));
+    assert_eq!((figures.n_confirmed, figures.n_confirmed_found), (1, 1));
+    assert!(figures.n_common >= 1 && figures.n_champion_events >= figures.n_common, "{figures:?}");
+    let count = async |filter: EventFilter| store.events(&filter, None, 1_000).await.unwrap().items.len();
+    let with = |standing| EventFilter { standing: Some(standing), ..EventFilter::default() };
+    let confirmed_before = count(with(Standing::Anomaly)).await;
+    assert_eq!(count(with(Standing::Normal)).await, 1);
+    let hidden = count(EventFilter { is_hidden: Some(true), ..EventFilter::default() }).await;
+    let shown = count(EventFilter { is_hidden: Some(false), ..EventFilter::default() }).await;
+    assert_eq!(hidden + shown, count(EventFilter::default()).await);
+    // A page is full although most events have another standing.
+    let page = store.events(&with(Standing::Anomaly), None, 1).await.unwrap();
+    let after = page.next.unwrap();
+    assert_eq!(
+        page.items.len() + store.events(&with(Standing::Anomaly), Some(&after), 9).await.unwrap().items.len(),
+        2
+    );
+    assert_eq!(store.changes_of(&first.id).await.unwrap().len(), 1);
+    store.undo_verdict(given.number, "ann", NOW).await.unwrap();
+    assert_eq!(count(with(Standing::Anomaly)).await, confirmed_before - 1);
+    store.record(&closed(first), "m1", NOW).await.unwrap();
+}
+
 async fn tokens_and_sessions_end(store: &Store) {
     assert!(!store.has_tokens().await.unwrap());
     let nodes = vec![NodeName::new("n1").unwrap()];
@@ -307,8 +366,12 @@ async fn a_store_of_a_newer_program_is_refused() {
 }
 
 /// The tables of each version that was released, as SQLite describes them.
-const SCHEMAS: [&str; 3] =
-    [include_str!("schema-v1.sql"), include_str!("schema-v2.sql"), include_str!("schema-v3.sql")];
+const SCHEMAS: [&str; 4] = [
+    include_str!("schema-v1.sql"),
+    include_str!("schema-v2.sql"),
+    include_str!("schema-v3.sql"),
+    include_str!("schema-v4.sql"),
+];
 
 /// The tables of a store in a file.
 async fn schema_of(url: &str) -> String {

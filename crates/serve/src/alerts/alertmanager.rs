@@ -11,11 +11,15 @@ use crate::peer::rfc3339;
 /// An alert of an open event ends by itself if it was not sent again so many times.
 pub const N_RESENDS: u32 = 4;
 
-const ALERT_NAME: &str = "TracewiseAnomaly";
+pub const ALERT_NAME: &str = "TracewiseAnomaly";
+/// The label with the number of the verdict that hides an event.
+pub const VERDICT: &str = "verdict";
 
-/// The alert of an event. Its labels are its identity and never change; everything else is an annotation.
+/// The alert of an event. Its labels are its identity and never change; everything else is an annotation. An event that a
+/// verdict hides has another identity.
 pub fn alert(
     event: &Event,
+    hidden_by: Option<i64>,
     cluster: &str,
     external_url: Option<&str>,
     now: Timestamp,
@@ -33,6 +37,9 @@ pub fn alert(
     }
     if let (EventSubject::Job, Some(job)) = (event.subject, event.jobs.first()) {
         label("jobid", job.to_string());
+    }
+    if let Some(verdict) = hidden_by {
+        label(VERDICT, verdict.to_string());
     }
     let kinds: Vec<String> =
         event.kinds.iter().map(|kind| format!("{} {:.0} %", kind.kind, kind.confidence * 100.0)).collect();
@@ -52,7 +59,7 @@ pub fn alert(
         "endsAt": rfc3339(event.end.unwrap_or(now + Millis::from(keep))),
     });
     if let Some(url) = external_url {
-        let link = format!("{}/api/v1/events/{}", url.trim_end_matches('/'), event.id);
+        let link = format!("{}/#/events/{}", url.trim_end_matches('/'), event.id);
         alert["generatorURL"] = Value::String(link);
     }
     alert

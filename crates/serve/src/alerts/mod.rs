@@ -4,6 +4,7 @@
 //! loses none. A receiver that was told just before a crash is told again, with the same identity.
 
 mod alertmanager;
+mod silences;
 mod webhook;
 
 use std::sync::Arc;
@@ -97,6 +98,12 @@ pub fn address(receiver: &ReceiverSettings) -> Result<Url, SettingsError> {
             reason: "secret_file is for webhooks",
         });
     }
+    if receiver.silences && receiver.kind != ReceiverKind::Alertmanager {
+        return Err(SettingsError::Server {
+            url: receiver.url.clone(),
+            reason: "silences is for Alertmanager",
+        });
+    }
     peer::address(&receiver.url, receiver.token_file.as_ref())
 }
 
@@ -114,7 +121,7 @@ impl Outbox {
     fn new(alerts: Alerts, receiver: ReceiverSettings) -> Result<Self, String> {
         let url = address(&receiver).map_err(|error| error.to_string())?;
         let client = peer::client(TIMEOUT).map_err(|error| error.to_string())?;
-        let name = format!("{} {}", receiver.kind.name(), receiver.url);
+        let name = receiver.name();
         Ok(Self { alerts, receiver, url, client, name })
     }
 
@@ -149,6 +156,16 @@ impl Outbox {
 
     /// Tells everything that happened since the last time, and what is still going on.
     async fn tell(&mut self) -> Result<(), AlertError> {
+        if self.receiver.kind == ReceiverKind::Alertmanager {
+            match self.keep_silences().await {
+                // Alerts are more important: events without a silence are not shown as silenced.
+                Err(error) if error.is_final() => {
+                    tracing::error!("{}: refuses a silence: {error}", self.name);
+                    self.note(|told| told.n_refused += 1);
+                }
+                other => other?,
+            }
+        }
         let mut position = self.alerts.store.delivered(&self.name).await?;
         loop {
             let last = *self.alerts.last_change.borrow_and_update();
@@ -169,14 +186,17 @@ impl Outbox {
             position = newest;
         }
         if self.receiver.kind == ReceiverKind::Alertmanager {
-            let open = self.alerts.store.reported_events().await?;
+            let silences = self.alerts.store.silences(&self.name).await?;
+            let is_silenced = |verdict: i64| silences.iter().any(|silence| silence.verdict == verdict);
+            let mut open = self.alerts.store.open_events().await?;
+            open.retain(|event| event.hidden_by.is_none_or(is_silenced));
             self.remind(&open).await?;
         }
         Ok(())
     }
 
     fn note(&self, change: impl FnOnce(&mut Told)) {
-        self.alerts.counts.tell(&self.name, change);
+        self.alerts.counts.tell(&self.receiver.shown(), change);
     }
 
     async fn send(&self, change: &RecordedChange) -> Result<(), AlertError> {
@@ -184,9 +204,9 @@ impl Outbox {
             // For Alertmanager, an event that a verdict hides is over.
             ReceiverKind::Alertmanager if change.what == "hidden" => {
                 let event = detect::Event { end: Some(change.time), ..change.event.clone() };
-                self.post_alerts(&[&event]).await
+                self.post_alerts(&[(&event, None)]).await
             }
-            ReceiverKind::Alertmanager => self.post_alerts(&[&change.event]).await,
+            ReceiverKind::Alertmanager => self.post_alerts(&[(&change.event, None)]).await,
             ReceiverKind::Webhook => {
                 let body = webhook::body(change, &self.alerts.cluster);
                 let key = self.receiver.secret_file.as_deref().map(read_secret).transpose()?;
@@ -198,29 +218,36 @@ impl Outbox {
 
     /// Alertmanager forgets alerts that are not sent again.
     async fn remind(&self, open: &[RecordedEvent]) -> Result<(), AlertError> {
-        let open: Vec<&detect::Event> = open.iter().map(|one| &one.event).collect();
+        let open: Vec<(&detect::Event, Option<i64>)> =
+            open.iter().map(|one| (&one.event, one.hidden_by)).collect();
         if open.is_empty() { Ok(()) } else { self.post_alerts(&open).await }
     }
 
-    async fn post_alerts(&self, events: &[&detect::Event]) -> Result<(), AlertError> {
+    /// Sends the alerts of events, with the verdicts that hide them.
+    async fn post_alerts(&self, events: &[(&detect::Event, Option<i64>)]) -> Result<(), AlertError> {
         let (settings, cluster) = (self.alerts.settings(), &self.alerts.cluster);
         let (now, keep) = (Timestamp::from(SystemTime::now()), settings.resend.0 * alertmanager::N_RESENDS);
-        let alert = |event: &&detect::Event| {
-            alertmanager::alert(event, cluster, settings.external_url.as_deref(), now, keep)
+        let alert = |(event, hidden_by): &(&detect::Event, Option<i64>)| {
+            alertmanager::alert(event, *hidden_by, cluster, settings.external_url.as_deref(), now, keep)
         };
         let body: Vec<serde_json::Value> = events.iter().map(alert).collect();
         let url = peer::below(self.url.clone(), "/api/v2/alerts");
         self.post(self.client.post(url).json(&body)).await
     }
 
-    async fn post(&self, mut request: RequestBuilder) -> Result<(), AlertError> {
+    async fn post(&self, request: RequestBuilder) -> Result<(), AlertError> {
+        self.respond(request).await.map(drop)
+    }
+
+    /// The response to a request, if it succeeds.
+    async fn respond(&self, mut request: RequestBuilder) -> Result<reqwest::Response, AlertError> {
         if let Some(path) = &self.receiver.token_file {
             request = request.bearer_auth(read_secret(path)?);
         }
         let cause = |error: reqwest::Error| AlertError::Request(net::root_cause(&error).to_string());
         let response = request.send().await.map_err(cause)?;
         match response.status() {
-            status if status.is_success() => Ok(()),
+            status if status.is_success() => Ok(response),
             status => Err(AlertError::Status(status)),
         }
     }

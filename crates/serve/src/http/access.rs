@@ -29,18 +29,22 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 32] = [
+pub const ROUTES: [(&str, &str, Access); 43] = [
+    ("GET", "/", Access::Public),
+    ("GET", "/assets/{file}", Access::Public),
     ("GET", "/healthz", Access::Public),
     ("GET", "/readyz", Access::Public),
     ("GET", "/openapi.json", Access::Public),
+    ("GET", "/api/v1/session", Access::Public),
     ("POST", "/api/v1/session", Access::Public),
     ("DELETE", "/api/v1/session", Access::Public),
     ("GET", "/api/v1/login", Access::Public),
     ("GET", "/api/v1/login/callback", Access::Public),
     ("POST", "/api/v1/write", Access::Role(Role::Ingest)),
-    ("GET", "/", Access::Role(Role::Viewer)),
+    ("GET", "/status", Access::Role(Role::Viewer)),
     ("GET", "/metrics", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/cluster", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/cluster/layout", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes/{node}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes/{node}/threads", Access::Role(Role::Viewer)),
@@ -48,6 +52,7 @@ pub const ROUTES: [(&str, &str, Access); 32] = [
     ("GET", "/api/v1/jobs/{job}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events/{id}", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/vetting", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events/{id}/verdicts", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/events/{id}/verdicts", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/events/{id}/preview", Access::Role(Role::Vetter)),
@@ -60,6 +65,12 @@ pub const ROUTES: [(&str, &str, Access); 32] = [
     ("GET", "/api/v1/promotions", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/models/{version}/promote", Access::Role(Role::Admin)),
     ("POST", "/api/v1/rollback", Access::Role(Role::Admin)),
+    ("GET", "/api/v1/operations", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/operations/{number}", Access::Role(Role::Viewer)),
+    ("DELETE", "/api/v1/operations/{number}", Access::Role(Role::Vetter)),
+    ("POST", "/api/v1/backtests", Access::Role(Role::Vetter)),
+    ("POST", "/api/v1/embeddings", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/sampling", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/timings", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/stream", Access::Role(Role::Viewer)),
 ];
@@ -98,6 +109,14 @@ pub struct Client {
     pub role: Role,
     /// The nodes that it may send readings of; empty for all.
     pub nodes: Vec<NodeName>,
+    /// Whether it is an administrator only because there are no tokens and it is on this machine.
+    pub is_local: bool,
+}
+
+impl Client {
+    fn new(actor: String, role: Role) -> Self {
+        Self { actor, role, nodes: Vec::new(), is_local: false }
+    }
 }
 
 /// Whether a role may do what needs another.
@@ -124,23 +143,42 @@ pub async fn check(
         };
     };
     let Access::Role(needed) = needed else { return Ok(next.run(request).await) };
-    let address = limits::client(&request, &service.settings().login);
-    if service.failures.is_empty(address, Instant::now()) {
-        return Ok(too_many("too many requests of this address had a wrong token; wait"));
-    }
-    let shown = Shown::by(&request, &service.settings().login);
-    let is_attempt = !matches!(shown, Shown::Nothing { .. });
-    let Some(client) = shown.identify(&service).await? else {
-        if is_attempt {
-            service.note_failure(address);
-        }
-        return Err(ApiError::unauthorized());
+    let credentials = Credentials::of(&request, &service.settings().login);
+    let client = match credentials.client(&service).await {
+        Ok(Some(client)) => client,
+        Ok(None) => return Err(ApiError::unauthorized()),
+        Err(refusal) => return Ok(refusal),
     };
     if !may(client.role, needed) {
         return Err(ApiError::forbidden(format!("this needs the role {needed}; you have {}", client.role)));
     }
     request.extensions_mut().insert(client);
     Ok(next.run(request).await)
+}
+
+/// What a request shows about its client, and where it comes from.
+pub struct Credentials {
+    address: IpAddr,
+    shown: Shown,
+}
+
+impl Credentials {
+    pub fn of(request: &Request, login: &LoginSettings) -> Self {
+        Self { address: limits::client(request, login), shown: Shown::by(request, login) }
+    }
+
+    /// The client; `None` if nothing valid is shown. An address that guesses is refused.
+    pub async fn client(self, service: &Service) -> Result<Option<Client>, Response> {
+        if service.failures.is_empty(self.address, Instant::now()) {
+            return Err(too_many("too many requests of this address had a wrong token; wait"));
+        }
+        let is_attempt = !matches!(self.shown, Shown::Nothing { .. });
+        let client = self.shown.identify(service).await.map_err(ApiError::into_response)?;
+        if client.is_none() && is_attempt {
+            service.note_failure(self.address);
+        }
+        Ok(client)
+    }
 }
 
 /// What a request shows about its client.
@@ -182,15 +220,15 @@ impl Shown {
         match self {
             Self::Token(secret) => {
                 let token = service.store.token_of(&secret).await?;
-                Ok(token.map(|token| Client { actor: token.name, role: token.role, nodes: token.nodes }))
+                Ok(token.map(|token| Client { nodes: token.nodes, ..Client::new(token.name, token.role) }))
             }
             Self::Session(secret) => {
                 let session = service.store.session_of(&secret, Timestamp::from(SystemTime::now())).await?;
-                Ok(session.map(|one| Client { actor: one.actor, role: one.role, nodes: Vec::new() }))
+                Ok(session.map(|one| Client::new(one.actor, one.role)))
             }
             Self::User(user) => {
                 let role = service.settings().login.role_of(&user);
-                Ok(Some(Client { actor: user, role, nodes: Vec::new() }))
+                Ok(Some(Client::new(user, role)))
             }
             Self::Foreign => Err(ApiError::forbidden("a page of another site must not use this session")),
             Self::Invalid => Ok(None),
@@ -198,7 +236,8 @@ impl Shown {
             Self::Nothing { is_local } => {
                 let is_open =
                     is_local && !service.settings().login.is_on() && !service.store.has_tokens().await?;
-                Ok(is_open.then(|| Client { actor: "local".into(), role: Role::Admin, nodes: Vec::new() }))
+                let local = || Client { is_local: true, ..Client::new("local".into(), Role::Admin) };
+                Ok(is_open.then(local))
             }
         }
     }

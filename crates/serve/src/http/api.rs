@@ -1,39 +1,28 @@
-//! `/api/v1`: the state of the cluster, events, sessions.
+//! `/api/v1/cluster`, `nodes`, `jobs` and `timings`: the state of the cluster and of the service.
 
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
 use std::collections::BTreeMap;
-use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
-use axum::http::header::{CONTENT_TYPE, SET_COOKIE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
+use axum::extract::State;
+use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use futures_util::Stream;
-use lifecycle::{EventFilter, RecordedChange, Secret};
+use lifecycle::EventFilter;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use workload::{JobId, Millis, NodeName, Timestamp};
+use workload::{JobId, NodeName, Timestamp};
 
-use super::access::{SESSION_COOKIE, session_secret};
 use super::error::{ApiError, ErrorBody};
-use super::extract::{JsonBody, Path, Query};
-use super::limits::too_many;
-use super::verdicts::VerdictsOfEvent;
+use super::events::{EventItem, Standings};
+use super::extract::{Path, Query};
 use crate::live::{JobScore, NodeScores, NodeSummary, ThreadScore, score_byte};
 use crate::service::Service;
 
-const MAX_PAGE: usize = 1_000;
-const N_SIMILAR: usize = 5;
-pub const SESSION_LENGTH: Millis = Millis(12 * 3_600_000);
-/// Changes that are read from the store at a time.
-const N_CHANGES: i64 = 100;
+pub const MAX_PAGE: usize = 1_000;
 
 pub type Shared = State<Arc<Service>>;
 
@@ -195,6 +184,52 @@ fn plane(nodes: &BTreeMap<NodeName, NodeScores>) -> Response {
     response
 }
 
+/// A row of the plane of scores.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RowItem {
+    #[schema(value_type = String)]
+    pub node: NodeName,
+    pub threads: usize,
+    /// Neighbouring threads with consecutive numbers: the number of the first, and how many there are.
+    pub cpus: Vec<(u16, u16)>,
+    /// Neighbouring threads of one job: the position of the first, how many there are, and the job.
+    #[schema(value_type = Vec<(usize, usize, String)>)]
+    pub runs: Vec<(usize, usize, JobId)>,
+}
+
+impl RowItem {
+    fn new(name: &NodeName, node: &NodeScores) -> Self {
+        let mut cpus: Vec<(u16, u16)> = Vec::new();
+        let mut runs: Vec<(usize, usize, JobId)> = Vec::new();
+        for (position, thread) in node.threads.iter().enumerate() {
+            match cpus.last_mut() {
+                Some((first, count)) if first.checked_add(*count) == Some(thread.cpu.0) => *count += 1,
+                _ => cpus.push((thread.cpu.0, 1)),
+            }
+            let Some(job) = &thread.job else { continue };
+            match runs.last_mut() {
+                Some((first, count, last)) if last == job && *first + *count == position => *count += 1,
+                _ => runs.push((position, 1, job.clone())),
+            }
+        }
+        Self { node: name.clone(), threads: node.threads.len(), cpus, runs }
+    }
+}
+
+/// What the bytes of the plane belong to.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Layout {
+    pub nodes: Vec<RowItem>,
+}
+
+/// Which nodes and jobs the bytes of `cluster?format=plane` belong to.
+#[utoipa::path(get, path = "/api/v1/cluster/layout", tag = "cluster", responses(
+    (status = 200, body = Layout), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn layout(State(service): Shared) -> Json<Layout> {
+    let live = service.scoring.live();
+    Json(Layout { nodes: live.nodes.iter().map(|(name, node)| RowItem::new(name, node)).collect() })
+}
+
 /// All nodes that are scored.
 #[utoipa::path(get, path = "/api/v1/nodes", tag = "cluster", responses(
     (status = 200, body = List<NodeItem>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
@@ -237,7 +272,7 @@ pub async fn jobs(State(service): Shared) -> Json<List<JobItem>> {
 pub struct JobDetail {
     pub nodes: Vec<JobItem>,
     #[schema(value_type = Vec<super::event_schema::Event>)]
-    pub events: Vec<lifecycle::RecordedEvent>,
+    pub events: Vec<EventItem>,
 }
 
 /// One job.
@@ -253,57 +288,11 @@ pub async fn job(State(service): Shared, Path(name): Path<String>) -> Result<Jso
     let nodes: Vec<JobItem> = items.collect();
     let filter = EventFilter { job: Some(job.clone()), ..EventFilter::default() };
     let events = service.store.events(&filter, None, MAX_PAGE).await?.items;
+    let events = Standings::read(&service).await?.items(events);
     if nodes.is_empty() && events.is_empty() {
         return Err(not_found());
     }
     Ok(Json(JobDetail { nodes, events }))
-}
-
-#[derive(Debug, Deserialize, IntoParams)]
-#[into_params(parameter_in = Query)]
-pub struct EventsQuery {
-    /// Only events of this node.
-    pub node: Option<String>,
-    /// Only events of this job.
-    pub job: Option<String>,
-    /// Only events that are open, or that are not.
-    pub open: Option<bool>,
-    /// Only events opened at or after this time, in seconds since 1970.
-    pub from: Option<f64>,
-    /// Only events opened before this time, in seconds since 1970.
-    pub to: Option<f64>,
-    /// Where the page begins: `next` of the page before.
-    pub after: Option<String>,
-    /// The largest number of events, at most 1,000.
-    #[param(minimum = 1, maximum = 1000)]
-    pub limit: Option<usize>,
-}
-
-/// Events, the newest first.
-#[utoipa::path(get, path = "/api/v1/events", params(EventsQuery), tag = "events", responses(
-    (status = 200, body = List<super::event_schema::Event>), (status = 400, body = ErrorBody),
-    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
-pub async fn events(
-    State(service): Shared,
-    Query(query): Query<EventsQuery>,
-) -> Result<Json<List<lifecycle::RecordedEvent>>, ApiError> {
-    let limit = query.limit.unwrap_or(100);
-    if !(1..=MAX_PAGE).contains(&limit) {
-        return Err(ApiError::bad_request(format!("limit must be between 1 and {MAX_PAGE}")));
-    }
-    let node = query
-        .node
-        .map(NodeName::new)
-        .transpose()
-        .map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let job =
-        query.job.map(JobId::new).transpose().map_err(|error| ApiError::bad_request(error.to_string()))?;
-    let filter =
-        EventFilter { node, job, is_open: query.open, from: time_of(query.from)?, to: time_of(query.to)? };
-    let after = query.after.as_deref().map(cursor).transpose()?;
-    let page = service.store.events(&filter, after.as_ref(), limit).await?;
-    let next = page.next.map(|(time, id)| format!("{}-{id}", time.0));
-    Ok(Json(List { items: page.items, next }))
 }
 
 /// A time in seconds since 1970.
@@ -315,35 +304,6 @@ pub fn time_of(seconds: Option<f64>) -> Result<Option<Timestamp>, ApiError> {
         Some(_) => Err(ApiError::bad_request("times are seconds since 1970")),
         None => Ok(None),
     }
-}
-
-fn cursor(text: &str) -> Result<(Timestamp, String), ApiError> {
-    let parsed =
-        text.rsplit_once('-').and_then(|(time, id)| Some((Timestamp(time.parse().ok()?), id.to_owned())));
-    parsed.ok_or_else(|| ApiError::bad_request("after must be the `next` of another page"))
-}
-
-/// An event, and past ones that resemble it.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct EventDetail {
-    #[schema(value_type = super::event_schema::Event)]
-    pub event: lifecycle::RecordedEvent,
-    #[schema(value_type = Vec<super::event_schema::SimilarEvent>)]
-    pub similar: Vec<lifecycle::SimilarEvent>,
-    #[serde(flatten)]
-    pub verdicts: VerdictsOfEvent,
-}
-
-/// One event.
-#[utoipa::path(get, path = "/api/v1/events/{id}", params(("id" = String, Path)), tag = "events", responses(
-    (status = 200, body = EventDetail), (status = 404, body = ErrorBody),
-    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
-pub async fn event(State(service): Shared, Path(id): Path<String>) -> Result<Json<EventDetail>, ApiError> {
-    let event = service.store.event(&id).await?;
-    let event = event.ok_or_else(|| ApiError::not_found(format!("there is no event {id:?}")))?;
-    let similar = service.store.similar(&id, N_SIMILAR).await?;
-    let verdicts = VerdictsOfEvent::new(service.store.verdicts_of(&id).await?);
-    Ok(Json(EventDetail { event, similar, verdicts }))
 }
 
 /// Time spent in a stage of the pipeline.
@@ -360,104 +320,4 @@ pub struct TimingItem {
 pub async fn timings(State(service): Shared) -> Json<List<TimingItem>> {
     let item = |(stage, (seconds, count))| TimingItem { stage, seconds, count };
     List::whole(service.counts.timings().into_iter().map(item).collect())
-}
-
-/// Changes of events as they happen, as server-sent events. `Last-Event-ID` resumes after a change.
-#[utoipa::path(get, path = "/api/v1/stream", tag = "events", responses(
-    (status = 200, description = "server-sent events named opened, reopened, closed, hidden and shown", content_type = "text/event-stream"),
-    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
-pub async fn stream(
-    State(service): Shared,
-    headers: HeaderMap,
-) -> Result<Sse<impl Stream<Item = Result<SseEvent, Infallible>>>, ApiError> {
-    let last = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.parse::<i64>().ok());
-    let position = match last {
-        Some(last) => last,
-        None => service.store.last_change().await?,
-    };
-    let following =
-        Following { changed: service.last_change.clone(), position, waiting: Vec::new(), service };
-    let changes = futures_util::stream::unfold(following, Following::next);
-    Ok(Sse::new(changes).keep_alive(KeepAlive::new().interval(Duration::from_secs(15))))
-}
-
-/// Follows the changes of events.
-struct Following {
-    service: Arc<Service>,
-    changed: tokio::sync::watch::Receiver<i64>,
-    position: i64,
-    /// In reverse order.
-    waiting: Vec<RecordedChange>,
-}
-
-impl Following {
-    async fn next(mut self) -> Option<(Result<SseEvent, Infallible>, Self)> {
-        loop {
-            if let Some(change) = self.waiting.pop() {
-                self.position = change.number;
-                let event = SseEvent::default().id(change.number.to_string()).event(change.what.clone());
-                return Some((Ok(event.json_data(&change.event).unwrap_or_default()), self));
-            }
-            self.changed.mark_unchanged();
-            match self.service.store.changes_after(self.position, N_CHANGES).await {
-                Ok(changes) if !changes.is_empty() => self.waiting = changes.into_iter().rev().collect(),
-                // The client connects again, and resumes.
-                Err(_) => return None,
-                Ok(_) => self.changed.changed().await.ok()?,
-            }
-        }
-    }
-}
-
-/// A token to log in with.
-#[derive(Debug, Deserialize, ToSchema)]
-pub struct Login {
-    pub token: String,
-}
-
-/// Logs a browser in: exchanges a token for a session cookie.
-#[utoipa::path(post, path = "/api/v1/session", request_body = Login, tag = "service", responses(
-    (status = 204, description = "the cookie is set"), (status = 400, body = ErrorBody), (status = 401, body = ErrorBody),
-    (status = 415, body = ErrorBody), (status = 422, body = ErrorBody)))]
-pub async fn log_in(
-    State(service): Shared,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
-    JsonBody(login): JsonBody<Login>,
-) -> Result<Response, ApiError> {
-    if service.failures.is_empty(peer.ip(), Instant::now()) {
-        return Ok(too_many("too many logins of this address failed; wait"));
-    }
-    let wrong = || {
-        service.note_failure(peer.ip());
-        ApiError { message: "this token is not valid".into(), ..ApiError::unauthorized() }
-    };
-    let secret = Secret::parse(login.token.trim()).ok_or_else(wrong)?;
-    let token = service.store.token_of(&secret).await?.ok_or_else(wrong)?;
-    let now = Timestamp::from(SystemTime::now());
-    let store = &service.store;
-    let session = store.open_session(&token.name, token.role, Some(&token.id), now, SESSION_LENGTH).await?;
-    Ok(with_cookie(session.reveal(), SESSION_LENGTH.0 / 1_000, service.is_tls))
-}
-
-/// Logs a browser out.
-#[utoipa::path(delete, path = "/api/v1/session", tag = "service", responses((status = 204, description = "logged out")))]
-pub async fn log_out(State(service): Shared, headers: HeaderMap) -> Result<Response, ApiError> {
-    if let Some(secret) = session_secret(&headers) {
-        service.store.close_session(&secret).await?;
-    }
-    Ok(with_cookie("", 0, service.is_tls))
-}
-
-fn with_cookie(value: &str, seconds: i64, is_tls: bool) -> Response {
-    let mut response = StatusCode::NO_CONTENT.into_response();
-    if let Ok(cookie) = HeaderValue::from_str(&session_cookie(value, seconds, is_tls)) {
-        response.headers_mut().insert(SET_COOKIE, cookie);
-    }
-    response
-}
-
-/// The cookie of a session.
-pub fn session_cookie(value: &str, seconds: i64, is_tls: bool) -> String {
-    let secure = if is_tls { "; Secure" } else { "" };
-    format!("{SESSION_COOKIE}={value}; Path=/; HttpOnly; SameSite=Lax; Max-Age={seconds}{secure}")
 }

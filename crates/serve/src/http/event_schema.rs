@@ -33,6 +33,8 @@ pub struct Event {
     pub model: String,
     /// The verdict about a similar event that hides it; null if it is reported.
     pub hidden_by: Option<i64>,
+    /// What the verdicts about it add up to: `unvetted`, `anomaly`, `normal`, `unsure` or `disputed`.
+    pub standing: String,
 }
 
 /// A known kind of job that an event resembles.

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
-use lifecycle::{Night, RecordedEvent, VettingFigures};
+use lifecycle::{Night, RecordedEvent, ShadowFigures, VettingFigures};
 use workload::{Millis, Timestamp};
 
 use crate::live::{JobScore, Live};
@@ -33,9 +33,10 @@ pub async fn expose(service: &Service, sink: &mut impl Sink) {
     service.counts.expose(sink);
     expose_memory(sink);
     let settings = service.settings();
-    if let Some(version) = service.scoring.model() {
+    if let Some(model) = service.scoring.current_model() {
         let live = service.scoring.live();
-        Scores { settings: &settings, version: &version }.expose(&live, sink);
+        let detector = model.detector.kind.name();
+        Scores { settings: &settings, detector, version: &model.version }.expose(&live, sink);
     }
     if let Ok(open) = open {
         expose_events(&open, &settings.cluster, sink);
@@ -49,6 +50,33 @@ pub async fn expose(service: &Service, sink: &mut impl Sink) {
     expose_vetting(&figures, sink);
     if let Ok(nights) = service.store.nights(1).await {
         expose_night(nights.first(), sink);
+    }
+    if let Ok(Some(challenger)) = service.registry.challenger().await
+        && let Ok(figures) = service.store.shadow_figures(&challenger.version).await
+    {
+        expose_shadow(&challenger.version, figures.as_ref(), sink);
+    } else {
+        expose_shadow("", None, sink);
+    }
+}
+
+/// What the challenger would have reported.
+fn expose_shadow(version: &str, figures: Option<&ShadowFigures>, sink: &mut impl Sink) {
+    type Value = fn(&ShadowFigures) -> f64;
+    let families: [(&str, &str, Value); 3] = [
+        ("tracewise_shadow_hours", "For how long the challenger has scored in shadow mode.", |one| one.hours),
+        ("tracewise_shadow_events", "Events that the challenger would have reported.", |one| {
+            one.n_events as f64
+        }),
+        ("tracewise_shadow_champion_events", "Events that the champion reported in the same time.", |one| {
+            one.n_champion_events as f64
+        }),
+    ];
+    for (name, help, value) in families {
+        sink.family(Family { name, kind: Kind::Gauge, help });
+        if let Some(figures) = figures {
+            sink.sample(&[("model_version", version)], value(figures), None);
+        }
     }
 }
 
@@ -90,6 +118,12 @@ fn expose_night(night: Option<&Night>, sink: &mut impl Sink) {
     for (part, seconds) in night.iter().flat_map(|night| night.timings.parts()) {
         sink.sample(&[("part", part)], seconds, None);
     }
+    let help = "How much the jobs of the last competition differ from the champion's, as a ratio to chance.";
+    sink.family(Family { name: "tracewise_drift_ratio", kind: Kind::Gauge, help });
+    for distance in night.iter().filter_map(|night| night.drift.as_ref()).flat_map(|drift| &drift.distances) {
+        let ratio = distance.distance / distance.threshold.max(f64::MIN_POSITIVE);
+        sink.sample(&[("quantity", &distance.name)], ratio, None);
+    }
     let help = "When models competed last.";
     sink.family(Family { name: "tracewise_competition_timestamp_seconds", kind: Kind::Gauge, help });
     if let Some(night) = night {
@@ -109,12 +143,13 @@ fn expose_memory(sink: &mut impl Sink) {
 
 struct Scores<'a> {
     settings: &'a ServeSettings,
+    detector: &'a str,
     version: &'a str,
 }
 
 impl Scores<'_> {
     fn expose(&self, live: &Live, sink: &mut impl Sink) {
-        let (cluster, model) = (self.settings.cluster.as_str(), self.settings.scoring.detector.name());
+        let (cluster, model) = (self.settings.cluster.as_str(), self.detector);
         let version = self.version;
         let summaries = live.summaries();
         let gauge = |name, help| Family { name, kind: Kind::Gauge, help };
@@ -226,10 +261,11 @@ mod tests {
         Counts::default().expose(&mut families);
         expose_memory(&mut families);
         let settings = ServeSettings::default();
-        Scores { settings: &settings, version: "" }.expose(&Live::default(), &mut families);
+        Scores { settings: &settings, detector: "", version: "" }.expose(&Live::default(), &mut families);
         expose_events(&[], "", &mut families);
         expose_vetting(&[], &mut families);
         expose_night(None, &mut families);
+        expose_shadow("", None, &mut families);
         families.0.sort_by(|a, b| a.0.cmp(&b.0));
         let row = |(name, kind, help): &(String, Kind, String)| {
             let kind = match kind {

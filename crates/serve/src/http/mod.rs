@@ -5,12 +5,15 @@ pub mod api;
 pub mod error;
 mod etag;
 mod event_schema;
+mod events;
 mod extract;
 pub mod limits;
 pub mod metrics;
 mod models;
 pub mod oidc;
+mod operations;
 mod page;
+mod session;
 mod threads;
 mod verdicts;
 mod write;
@@ -62,13 +65,15 @@ struct Document;
 fn documented() -> OpenApiRouter<Arc<Service>> {
     OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(api::cluster))
+        .routes(routes!(api::layout))
         .routes(routes!(api::nodes))
         .routes(routes!(api::node))
         .routes(routes!(threads::threads))
         .routes(routes!(api::jobs))
         .routes(routes!(api::job))
-        .routes(routes!(api::events))
-        .routes(routes!(api::event))
+        .routes(routes!(events::events))
+        .routes(routes!(events::event))
+        .routes(routes!(events::vetting))
         .routes(routes!(verdicts::verdicts, verdicts::give))
         .routes(routes!(verdicts::preview))
         .routes(routes!(verdicts::undo))
@@ -80,8 +85,13 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(models::promote))
         .routes(routes!(models::rollback))
         .routes(routes!(api::timings))
-        .routes(routes!(api::stream))
-        .routes(routes!(api::log_in, api::log_out))
+        .routes(routes!(events::stream))
+        .routes(routes!(session::current, session::log_in, session::log_out))
+        .routes(routes!(operations::operations))
+        .routes(routes!(operations::operation, operations::cancel))
+        .routes(routes!(operations::backtest))
+        .routes(routes!(operations::embeddings))
+        .routes(routes!(operations::sampling))
         .routes(routes!(oidc::begin))
         .routes(routes!(oidc::end))
 }
@@ -116,7 +126,9 @@ pub fn openapi() -> String {
 pub fn router(service: Arc<Service>) -> Router {
     let (api, _) = documented().split_for_parts();
     let document = openapi();
-    api.route("/", get(page::status))
+    api.route("/", get(page::home))
+        .route("/assets/{file}", get(page::asset))
+        .route("/status", get(page::status))
         .route("/metrics", get(metrics::page))
         .route(WRITE, post(write::write).layer(DefaultBodyLimit::max(MAX_DECODED)))
         .route("/healthz", get(|| async { "ok\n" }))
@@ -239,9 +251,12 @@ pub(crate) mod tests {
             .map(|(_, path, _)| *path)
             .collect();
         let expected = [
+            "/",
+            "/assets/{file}",
             "/healthz",
             "/readyz",
             "/openapi.json",
+            "/api/v1/session",
             "/api/v1/session",
             "/api/v1/session",
             "/api/v1/login",
@@ -280,7 +295,9 @@ pub(crate) mod tests {
             });
             let summary = match (operation.and_then(|operation| operation.summary.clone()), path) {
                 (Some(summary), _) => summary,
-                (None, "/") => "The status page.".into(),
+                (None, "/") => "The web UI.".into(),
+                (None, "/assets/{file}") => "A file of the web UI.".into(),
+                (None, "/status") => "Nodes and events as a page without scripts.".into(),
                 (None, WRITE) => "Takes samples by remote write 1.0 or 2.0.".into(),
                 (None, "/healthz") => "Whether the process responds.".into(),
                 (None, "/readyz") => "Whether the metadata store responds, too.".into(),

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::{Extension, Json};
-use lifecycle::{Alias, ModelVersion, Move, Promotion};
+use lifecycle::{Alias, ModelVersion, Move, Promotion, ShadowFigures};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workload::Timestamp;
@@ -38,10 +38,48 @@ pub struct ModelItem {
     pub data_to: Option<f64>,
     pub weights_sha256: String,
     pub metrics: BTreeMap<String, f64>,
+    /// What it would have reported beside the champion; null if it never was in shadow mode.
+    pub shadow: Option<ShadowItem>,
+}
+
+/// What a challenger would have reported, next to what the champion did in the same time.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ShadowItem {
+    /// In seconds since 1970.
+    pub from: f64,
+    pub to: f64,
+    /// For how long it scored.
+    pub hours: f64,
+    pub events: usize,
+    /// The champion's events, those that it would have reported too, and those of both that were confirmed as anomalies.
+    pub champion_events: usize,
+    pub common: usize,
+    pub confirmed: usize,
+    pub confirmed_found: usize,
+}
+
+impl From<ShadowFigures> for ShadowItem {
+    fn from(figures: ShadowFigures) -> Self {
+        Self {
+            from: seconds(figures.from),
+            to: seconds(figures.to),
+            hours: figures.hours,
+            events: figures.n_events,
+            champion_events: figures.n_champion_events,
+            common: figures.n_common,
+            confirmed: figures.n_confirmed,
+            confirmed_found: figures.n_confirmed_found,
+        }
+    }
 }
 
 impl ModelItem {
-    fn new(model: ModelVersion, in_use: Option<&str>, holders: &[Promotion]) -> Self {
+    fn new(
+        model: ModelVersion,
+        in_use: Option<&str>,
+        holders: &[Promotion],
+        shadow: Option<ShadowFigures>,
+    ) -> Self {
         let aliases = holders.iter().filter(|holder| holder.version == model.version);
         let data = model.data.unwrap_or_default();
         Self {
@@ -55,6 +93,7 @@ impl ModelItem {
             data_to: data.to.map(seconds),
             weights_sha256: model.weights_sha256,
             metrics: model.metrics,
+            shadow: shadow.map(ShadowItem::from),
         }
     }
 }
@@ -96,8 +135,12 @@ fn seconds(time: Timestamp) -> f64 {
 pub async fn models(State(service): Shared) -> Result<Json<List<ModelItem>>, ApiError> {
     let in_use = service.scoring.model();
     let holders = service.registry.holders().await?;
-    let models = service.registry.versions().await?.into_iter();
-    Ok(List::whole(models.map(|model| ModelItem::new(model, in_use.as_deref(), &holders)).collect()))
+    let mut items = Vec::new();
+    for model in service.registry.versions().await? {
+        let shadow = service.store.shadow_figures(&model.version).await?;
+        items.push(ModelItem::new(model, in_use.as_deref(), &holders, shadow));
+    }
+    Ok(List::whole(items))
 }
 
 /// Which promotions are wanted.

@@ -23,9 +23,9 @@ use utoipa::IntoParams;
 use workload::Timestamp;
 
 use super::access;
-use super::api::{SESSION_LENGTH, session_cookie};
 use super::error::{ApiError, ErrorBody};
 use super::extract::Query;
+use super::session::{SESSION_LENGTH, session_cookie};
 use crate::peer::{self, read_secret};
 use crate::service::Service;
 use crate::settings::{OidcSettings, SettingsError};

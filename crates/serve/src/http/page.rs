@@ -1,18 +1,49 @@
-//! The status page: nodes, events and links.
+//! Pages: the web UI, which is part of the program if it was built before it, and a status page without scripts.
 
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::response::Html;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::response::{Html, IntoResponse, Redirect, Response};
 use lifecycle::EventFilter;
 use report::escaped;
 
 use super::error::ApiError;
+use super::extract::Path;
 use crate::service::Service;
 
 const N_EVENTS: usize = 20;
 
-/// The page.
+// The files of `ui/dist`: `FILES`, names and contents.
+include!(concat!(env!("OUT_DIR"), "/ui_files.rs"));
+
+/// The web UI; the status page if the program was built without it.
+pub async fn home() -> Response {
+    match file("index.html") {
+        Some(content) => Html(content).into_response(),
+        None => Redirect::to("/status").into_response(),
+    }
+}
+
+/// A file of the web UI. Its name changes with its content, so browsers may keep it.
+pub async fn asset(Path(name): Path<String>) -> Result<Response, ApiError> {
+    let missing = || ApiError::not_found(format!("the web UI has no file {name:?}"));
+    let content = file(&format!("assets/{name}")).ok_or_else(missing)?;
+    let kind = match name.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("js") => "text/javascript",
+        Some("css") => "text/css",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    };
+    let headers = [(CONTENT_TYPE, kind), (CACHE_CONTROL, "public, max-age=31536000, immutable")];
+    Ok((headers, content).into_response())
+}
+
+fn file(name: &str) -> Option<&'static [u8]> {
+    FILES.iter().find(|(known, _)| *known == name).map(|(_, content)| *content)
+}
+
+/// The status page.
 pub async fn status(State(service): State<Arc<Service>>) -> Result<Html<String>, ApiError> {
     let live = service.scoring.live();
     let events = service.store.events(&EventFilter::default(), None, N_EVENTS).await?.items;

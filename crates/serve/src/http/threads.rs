@@ -3,7 +3,7 @@
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use axum::Json;
 use axum::extract::State;
@@ -20,6 +20,8 @@ use crate::traces::{Moment, NodeTraces, TraceError, TraceQuery, traces};
 const DEFAULT_LENGTH: Millis = Millis(15 * 60_000);
 const DEFAULT_POINTS: usize = 300;
 const MAX_POINTS: usize = 5_000;
+/// How long a query waits for others to end.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -115,7 +117,8 @@ pub async fn threads(
     let wanted = TraceQuery { node: node.clone(), from, to, cpu: query.cpu.map(Cpu), max_points };
     // Such a query reads files and computes for seconds, so there are few at a time.
     let busy = || ApiError::unavailable("too many queries are running; try again");
-    let place = service.queries.clone().try_acquire_owned().map_err(|_| busy())?;
+    let place = tokio::time::timeout(PATIENCE, service.queries.clone().acquire_owned()).await;
+    let place = place.ok().and_then(Result::ok).ok_or_else(busy)?;
     let (archive, model) = (service.archive.clone(), service.scoring.current_model());
     let work = move || {
         let _place = place;

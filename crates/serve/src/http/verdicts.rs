@@ -20,6 +20,7 @@ use workload::{Control, Millis, NodeName, Timestamp};
 use super::access::Client;
 use super::api::{List, Shared, time_of};
 use super::error::{ApiError, ErrorBody};
+use super::events::{EventItem, Standings};
 use super::extract::{JsonBody, Path, Query};
 use crate::service::Service;
 
@@ -221,7 +222,7 @@ pub struct PreviewQuery {
 pub struct PreviewItem {
     /// Events of the last 30 days that would have been hidden, the newest first.
     #[schema(value_type = Vec<super::event_schema::Event>)]
-    pub hidden: Vec<lifecycle::RecordedEvent>,
+    pub hidden: Vec<EventItem>,
     /// Events of that time that other models found, and that cannot be compared.
     pub not_compared: usize,
 }
@@ -240,8 +241,9 @@ pub async fn preview(
     let preview = move |vetting: &Vetting<'_>, runtime: &tokio::runtime::Handle| {
         runtime.block_on(vetting.preview(&id, scope, now()))
     };
+    let standings = Standings::read(&service).await?;
     let preview = vet(service, preview).await?;
-    Ok(Json(PreviewItem { hidden: preview.hidden, not_compared: preview.n_not_compared }))
+    Ok(Json(PreviewItem { hidden: standings.items(preview.hidden), not_compared: preview.n_not_compared }))
 }
 
 /// Undoes a verdict with all of its effects.

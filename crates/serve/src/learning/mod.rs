@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use archive::Archive;
 use detect::{DetectorConfig, DetectorKind, TrainingStep};
-use lifecycle::{Night, NightError, NightSettings, NightStep, OnAnomalies, Plan, Policy};
+use lifecycle::{
+    Night, NightError, NightSettings, NightStep, OnAnomalies, Plan, Policy, ShadowOutcome, judge_shadow,
+};
 use serde::{Deserialize, Serialize};
 use workload::{Control, Millis, Stop, Timestamp};
 
@@ -38,6 +40,8 @@ pub struct LearningSettings {
     pub on_anomalies: OnAnomalies,
     /// Whether a person has to promote the winner.
     pub needs_approval: bool,
+    /// For how long the winner scores beside the champion, without reporting anything, before it replaces it.
+    pub shadow: Length,
     /// How much smaller than the champion's the fraction of anomalies that a winner finds may be.
     pub found_margin: f64,
     /// How many more false events than the champion a winner may raise on held-out jobs.
@@ -55,6 +59,7 @@ impl Default for LearningSettings {
             history: Length(Duration::from_secs(24 * 3_600)),
             on_anomalies,
             needs_approval,
+            shadow: Length(Duration::ZERO),
             found_margin: policy.found_margin,
             false_events_margin: policy.false_events_margin,
         }
@@ -69,6 +74,9 @@ impl LearningSettings {
         }
         if !(Duration::from_secs(3_600)..=Duration::from_secs(90 * 86_400)).contains(&self.history.0) {
             return range("learning.history", "1h", "90 days");
+        }
+        if self.shadow.0 > Duration::from_secs(30 * 86_400) {
+            return range("learning.shadow", "0s", "30 days");
         }
         if !(0.0..=1.0).contains(&self.found_margin) {
             return range("learning.found_margin", "0", "1");
@@ -96,6 +104,7 @@ impl LearningSettings {
             history: Millis::from(self.history.0),
             on_anomalies: self.on_anomalies,
             needs_approval: self.needs_approval,
+            shadow: Millis::from(self.shadow.0),
             policy: Policy {
                 found_margin: self.found_margin,
                 false_events_margin: self.false_events_margin,
@@ -131,8 +140,11 @@ impl Nights {
 
     fn run(&self) {
         let mut last = Timestamp::from(SystemTime::now());
+        // The challenger that was refused last, so that it is logged once.
+        let mut refused = None;
         while !self.stop.wait(LOOK_EVERY) {
             let (settings, now) = (self.service.settings(), Timestamp::from(SystemTime::now()));
+            self.judge_shadow(&settings.learning.night(), now, &mut refused);
             if !settings.learning.is_due(last, now) {
                 continue;
             }
@@ -143,6 +155,26 @@ impl Nights {
                 Err(_) if self.stop.is_set() => return,
                 Err(error) => tracing::warn!("the champion stays: {error}"),
             }
+        }
+    }
+
+    /// Promotes a challenger that has done well beside the champion.
+    fn judge_shadow(&self, settings: &NightSettings, now: Timestamp, refused: &mut Option<String>) {
+        let Service { store, registry, .. } = &*self.service;
+        match self.runtime.block_on(judge_shadow(store, registry, settings, ACTOR, now)) {
+            Ok(None) => {}
+            Ok(Some(ShadowOutcome::Promoted(promotion))) => {
+                tracing::info!("model {} is the champion: {}", promotion.version, promotion.reason);
+            }
+            Ok(Some(ShadowOutcome::Refused { version, objection })) => {
+                if refused.as_ref() != Some(&version) {
+                    tracing::warn!(
+                        "model {version} is not promoted after its time in shadow mode: {objection}"
+                    );
+                }
+                *refused = Some(version);
+            }
+            Err(error) => tracing::warn!("the challenger cannot be judged: {error}"),
         }
     }
 
@@ -181,6 +213,10 @@ pub fn outcome(night: &Night) -> String {
         Some(version) if night.needs_approval => {
             format!("model {version} has won and waits for approval: {}", night.reason)
         }
+        Some(version) if night.shadow_hours > 0.0 && night.champion_before.is_some() => format!(
+            "model {version} has won and scores beside the champion for {:.1} hours first: {}",
+            night.shadow_hours, night.reason
+        ),
         Some(version) => format!("model {version} is the champion: {}", night.reason),
         None => format!("the champion stays: {}", night.reason),
     }

@@ -169,9 +169,8 @@ impl Mirror<'_> {
         let mut metrics = Vec::new();
         metrics.extend(night.champion_figures.iter().flat_map(|figures| metrics_of("champion_", figures)));
         let timings = &night.timings;
-        metrics.extend(
-            timings.parts().map(|(part, seconds)| Metric::new(format!("{part}_seconds"), seconds)),
-        );
+        metrics
+            .extend(timings.parts().map(|(part, seconds)| Metric::new(format!("{part}_seconds"), seconds)));
         for distance in night.drift.iter().flat_map(|drift| &drift.distances) {
             metrics.push(Metric::new(format!("drift_{}", metric_name(&distance.name)), distance.distance));
         }

@@ -421,9 +421,8 @@ impl Scored<'_> {
     /// Whether an anomalous job runs on a node, or anywhere, in a time.
     fn is_disturbed(&self, node: Option<&NodeName>, from: Timestamp, to: Timestamp) -> bool {
         let mut anomalous = self.labels.iter().filter(|label| label.is_anomalous());
-        anomalous.any(|label| {
-            label.start < to && label.end > from && node.is_none_or(|node| label.node == *node)
-        })
+        anomalous
+            .any(|label| label.start < to && label.end > from && node.is_none_or(|node| label.node == *node))
     }
 
     /// The anomalous job that explains an event: one of its jobs, or one that ran on its nodes.

@@ -7,11 +7,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::routing::post;
-use detect::{Event, EventChange};
+use detect::{Event, EventChange, EventWindow, Finding};
+use lifecycle::{AcceptedRegion, AcceptedScope, Answer, NewVerdict};
 use serde_json::{Value, json};
 use serve::{ReceiverKind, ReceiverSettings, Running, ServeSettings};
 use testbed::{alertmanager_on, free_port};
-use workload::Timestamp;
+use workload::{Millis, Owner, Timestamp};
 
 use crate::{eventually, settings, started};
 
@@ -36,7 +37,8 @@ async fn record(running: &Running, change: &EventChange) {
 
 fn with_receiver(mut settings: ServeSettings, kind: ReceiverKind, url: String) -> ServeSettings {
     settings.alerts.resend.0 = Duration::from_secs(1);
-    settings.alerts.receivers = vec![ReceiverSettings { kind, url, secret_file: None, token_file: None }];
+    settings.alerts.receivers =
+        vec![ReceiverSettings { kind, url, silences: false, secret_file: None, token_file: None }];
     settings
 }
 
@@ -83,6 +85,86 @@ async fn alertmanager_is_told_of_events_and_of_their_end_also_after_an_outage() 
     eventually("the alert that is open", async || active(port).await == ["2"]).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(active(port).await, ["2"]);
+    running.stop().await;
+}
+
+/// The windows of an event all look the same.
+fn region(event: &Event) -> AcceptedRegion {
+    let window = |at: i64| EventWindow {
+        start: Timestamp(at * 100_000),
+        owner: Owner::Nobody,
+        finding: Finding::from_reconstruction(&[0.0; 4], vec![0.0; 4], vec![at as f32], 4),
+        usage: None,
+    };
+    let windows: Vec<EventWindow> = (0..3).map(window).collect();
+    AcceptedRegion::around(event, &windows, AcceptedScope::Cluster, Millis(100_000), []).unwrap()
+}
+
+/// The states of the alerts of an Alertmanager, with the verdicts in their labels, and of its silences.
+async fn silenced(port: u16) -> (Vec<(String, String)>, Vec<String>) {
+    net::install_tls_provider();
+    let get = async |path: &str| -> Vec<Value> {
+        let response = reqwest::get(format!("http://127.0.0.1:{port}/api/v2/{path}")).await.unwrap();
+        serde_json::from_slice(&response.bytes().await.unwrap()).unwrap()
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let alert = |alert: &Value| (text(&alert["status"]["state"]), text(&alert["labels"]["verdict"]));
+    let silence = |silence: &Value| text(&silence["status"]["state"]);
+    (get("alerts").await.iter().map(alert).collect(), get("silences").await.iter().map(silence).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_verdict_is_a_silence_in_alertmanager_until_it_is_undone() {
+    let port = free_port();
+    let Some(_server) = alertmanager_on(port) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut settings = with_receiver(
+        settings(folder.path()),
+        ReceiverKind::Alertmanager,
+        format!("http://127.0.0.1:{port}"),
+    );
+    settings.alerts.receivers[0].silences = true;
+    let running = started(settings.clone(), None).await;
+    let event = Event { embedding: vec![0.0], ..event(1) };
+    record(&running, &EventChange::Opened(event.clone())).await;
+    eventually("an alert", async || active(port).await == ["1"]).await;
+
+    let now = Timestamp::from(SystemTime::now());
+    let verdict = NewVerdict {
+        event: event.id.clone(),
+        answer: Answer::Normal,
+        kind: None,
+        comment: "a \"test\"".into(),
+        actor: "ann".into(),
+        scope: AcceptedScope::Cluster,
+        expires: now + Millis::DAY,
+    };
+    let regions = [("m1".to_owned(), region(&event))];
+    let given = running.service.store.give_verdict(&verdict, &regions, now).await.unwrap();
+    let number = given.number.to_string();
+    let pair = |state: &str, verdict: &str| (state.to_owned(), verdict.to_owned());
+    let is_silenced = async || {
+        let (alerts, silences) = silenced(port).await;
+        alerts == [pair("suppressed", &number)] && silences == ["active"]
+    };
+    eventually("a silence and a silenced alert", is_silenced).await;
+    // A service that crashed before it noted the silence finds it.
+    let name = settings.alerts.receivers[0].name();
+    running.service.store.remove_silence(&name, given.number).await.unwrap();
+    running.stop().await;
+    let running = started(settings, None).await;
+    eventually("the silence is known again", async || {
+        !running.service.store.silences(&name).await.unwrap().is_empty()
+    })
+    .await;
+    assert!(is_silenced().await, "{:?}", silenced(port).await);
+
+    running.service.store.undo_verdict(given.number, "ann", now).await.unwrap();
+    eventually("the alert without a silence", async || {
+        let (alerts, silences) = silenced(port).await;
+        alerts == [pair("active", "")] && silences == ["expired"]
+    })
+    .await;
     running.stop().await;
 }
 

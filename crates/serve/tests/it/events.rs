@@ -6,6 +6,7 @@ use archive::{Archive, Settings};
 use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorKind;
+use lifecycle::Alias;
 use serve::Simulation;
 use testbed::http;
 use workload::{Control, Millis, Set, Stop, Timestamp};
@@ -36,6 +37,7 @@ async fn a_simulated_cluster_is_scored_and_its_events_survive_a_restart() {
     let mut settings = settings(folder.path());
     settings.scoring.detector = DetectorKind::Pca;
     settings.scoring.first_training.0 = Duration::from_secs(3_600);
+    settings.learning.shadow.0 = Duration::from_secs(600);
     let archive = settings.data.join("archive").to_string_lossy().into_owned();
     std::fs::create_dir_all(&settings.data).unwrap();
     let live = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::HOUR;
@@ -52,6 +54,7 @@ async fn a_simulated_cluster_is_scored_and_its_events_survive_a_restart() {
     let running = started(settings.clone(), Some(simulation(live))).await;
     check(&running).await;
     check_verdicts(&running).await;
+    check_challenger(&running).await;
     let before = json(&running, "/api/v1/events").await;
     running.stop().await;
 
@@ -88,6 +91,14 @@ async fn check(running: &serve::Running) {
         .await
         .unwrap();
     assert!(plane.headers.contains("tracewise-rows: n001=") && !plane.body.is_empty(), "{}", plane.headers);
+    let layout = json(running, "/api/v1/cluster/layout").await;
+    let row = &layout["nodes"][0];
+    let count = |runs: &serde_json::Value| -> u64 {
+        runs.as_array().unwrap().iter().map(|run| run[1].as_u64().unwrap()).sum()
+    };
+    assert_eq!((&row["node"], Some(count(&row["cpus"]))), (&"n001".into(), row["threads"].as_u64()), "{row}");
+    assert!(count(&row["runs"]) <= count(&row["cpus"]), "{row}");
+    check_operations(running).await;
     check_traces(running).await;
     let page = tokio::task::spawn_blocking(move || http::get(port, "/metrics", &[])).await.unwrap().text();
     assert!(
@@ -97,6 +108,35 @@ async fn check(running: &serve::Running) {
     if let Some(problems) = testbed::promtool_check(&page) {
         assert_eq!(problems, "", "{page}");
     }
+}
+
+/// A backtest of the model finds what it reported live, and its windows have places in two dimensions.
+async fn check_operations(running: &serve::Running) {
+    let port = running.address.port();
+    let run = async |path: &str, body: serde_json::Value| -> serde_json::Value {
+        let url = format!("http://127.0.0.1:{port}/api/v1/{path}");
+        let response = reqwest::Client::new().post(url).json(&body).send().await.unwrap();
+        assert_eq!(response.status().as_u16(), 202);
+        let started: serde_json::Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+        let place = format!("/api/v1/operations/{}", started["number"]);
+        eventually("the end of an operation", async || json(running, &place).await["state"] != "running")
+            .await;
+        let ended = json(running, &place).await;
+        assert_eq!((&ended["state"], &ended["progress"]), (&"done".into(), &1.0.into()), "{ended}");
+        ended["result"].clone()
+    };
+    let time = json(running, "/api/v1/cluster").await["time"].as_f64().unwrap();
+    let tested = run("backtests", serde_json::json!({ "from": time - 3_600.0 })).await;
+    let recorded = json(running, "/api/v1/events").await;
+    let first = recorded["items"].as_array().unwrap().last().unwrap();
+    let is_first = |event: &serde_json::Value| event["recorded"] == first["id"];
+    assert!(tested["events"].as_array().unwrap().iter().any(is_first), "{tested} {first}");
+    let points = run("embeddings", serde_json::json!({ "projection": "pca", "minutes": 20 })).await;
+    let length = |name: &str| points[name].as_array().unwrap().len();
+    assert!(length("x") > 100 && length("x") == length("score") && length("x") == length("is_training"));
+    assert!(points["is_training"].as_array().unwrap().contains(&false.into()));
+    let list = json(running, "/api/v1/operations").await;
+    assert!(list["items"][0]["result"].is_null() && list["items"].as_array().unwrap().len() == 2, "{list}");
 }
 
 /// Gives a verdict about an event, undoes it, and excludes a time.
@@ -148,6 +188,33 @@ async fn check_verdicts(running: &serve::Running) {
     let backwards = serde_json::json!({ "from": 2, "to": 1, "reason": "" });
     assert_eq!(send("POST", "/api/v1/exclusions".into(), backwards).await.0, 400);
     assert_eq!(json(running, "/api/v1/competitions").await["items"], serde_json::json!([]));
+}
+
+/// A copy of the champion is challenger, reports the same in shadow mode, and replaces the champion after ten minutes.
+async fn check_challenger(running: &serve::Running) {
+    let registry = &running.service.registry;
+    let now = Timestamp::from(SystemTime::now());
+    let champion = registry.holder(Alias::Champion).await.unwrap().unwrap().version;
+    registry.import(&registry.path(&champion), "twin", now).await.unwrap();
+    registry.promote(Alias::Challenger, "twin", "ann", "a test", now).await.unwrap();
+    let twin = async || -> serde_json::Value {
+        let models = json(running, "/api/v1/models").await;
+        let is_twin = |model: &&serde_json::Value| model["version"] == "twin";
+        models["items"].as_array().unwrap().iter().find(is_twin).unwrap().clone()
+    };
+    assert_eq!(
+        (&twin().await["aliases"], twin().await["in_use"].as_bool()),
+        (&serde_json::json!(["challenger"]), Some(false))
+    );
+    eventually("time in shadow mode", async || twin().await["shadow"]["hours"].as_f64() > Some(0.01)).await;
+    eventually("the challenger is champion", async || twin().await["in_use"] == true).await;
+    let promotion = registry.holder(Alias::Champion).await.unwrap().unwrap();
+    assert!(promotion.reason.contains("hours in shadow mode"), "{}", promotion.reason);
+    let shadow = twin().await["shadow"].clone();
+    assert!(
+        shadow["events"].as_u64() <= shadow["champion_events"].as_u64().map(|count| count + 1),
+        "{shadow}"
+    );
 }
 
 /// Observed and expected traces come from the archive; a client that has the answer gets it once.

@@ -8,7 +8,11 @@ use ::archive::{Archive, Settings};
 use ::serve::learning::slurm::{SlurmNight, SlurmNightError};
 use ::serve::learning::{in_background, line, outcome};
 use ::serve::mlflow::{self, Client, Mirror};
-use lifecycle::{Assignment, Candidate, Drift, Figures, Night, NightError, NightStep, Plan, Registry, Store};
+use anyhow::Context;
+use lifecycle::{
+    Assignment, Cadence, CadenceAtSize, Candidate, Drift, Figures, Night, NightError, NightStep, Plan,
+    Registry, Store,
+};
 use report::text::show_duration;
 use url::Url;
 use workload::{Control, Timestamp};
@@ -21,10 +25,21 @@ use crate::output::{eprint_note, print, print_json, print_table};
 use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
+/// Nights that a cadence is derived from.
+const MAX_NIGHTS: usize = 30;
+
 pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         LearnCommand::Tonight { store, night, json } => tonight(&store, night, json, config)?,
         LearnCommand::Candidate { folder, number } => candidate(&folder, number)?,
+        LearnCommand::Cadence { store, json } => {
+            let nights = runtime()?.block_on(async {
+                Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(MAX_NIGHTS).await?)
+            })?;
+            let cadence =
+                Cadence::of(&nights).context("no night has been held yet: tracewise learn tonight")?;
+            if json { print_json(&cadence)? } else { print_cadence(&cadence)? }
+        }
         LearnCommand::History { store, limit, json } => {
             let nights = runtime()?.block_on(async {
                 Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(limit).await?)
@@ -169,6 +184,42 @@ fn row(candidate: &Candidate) -> Vec<String> {
         show_duration(candidate.training_seconds),
         candidate.objection.clone().unwrap_or_default(),
     ]
+}
+
+fn print_cadence(cadence: &Cadence) -> anyhow::Result<()> {
+    let total = cadence.timings.total();
+    let part = |(name, seconds): (&str, f64)| {
+        vec![name.into(), format!("{seconds:.1} s"), format!("{:.0} %", 100.0 * seconds / total.max(1e-9))]
+    };
+    print(&format!(
+        "the last night: {} threads, {:.1} hours of data, {}\n",
+        cadence.n_threads,
+        cadence.hours,
+        show_duration(total)
+    ))?;
+    print_table(&["PART", ">TIME", ">SHARE"], &cadence.timings.parts().map(part))?;
+    let size = |one: &CadenceAtSize| {
+        let shortest = show_duration(one.shortest_seconds);
+        vec![one.n_threads.to_string(), show_duration(one.night_seconds), shortest]
+    };
+    print("")?;
+    print_table(
+        &[">THREADS", ">NIGHT", ">SHORTEST CADENCE"],
+        &cadence.sizes.iter().map(size).collect::<Vec<_>>(),
+    )?;
+    let basis = match cadence.is_measured {
+        true => format!(
+            "{:.0} s and {:.0} s for every 1,000 threads, from {} nights of several sizes",
+            cadence.fixed_seconds,
+            1_000.0 * cadence.seconds_per_thread,
+            cadence.n_nights
+        ),
+        false => "nights of one size only: the time is taken to be proportional to the threads".to_owned(),
+    };
+    print(&format!(
+        "\n{basis}\none night a day is possible with up to {} threads, if learning may use half of the time",
+        cadence.max_threads_nightly
+    ))
 }
 
 fn print_nights(nights: &[Night]) -> anyhow::Result<()> {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use lifecycle::{Alias, Difference, ModelVersion, Move, Promotion, Registry};
+use lifecycle::{Alias, Difference, ModelVersion, Move, Promotion, Registry, ShadowFigures};
 use serde_json::json;
 use workload::Timestamp;
 
@@ -37,12 +37,13 @@ async fn run_async(command: ModelsCommand, config: &Config) -> anyhow::Result<Ex
                 None => registry.holder(Alias::Champion).await?.context("there is no champion yet")?.version,
             };
             let model = registry.version(&version).await?;
+            let shadow = open_store(&store, config).await?.shadow_figures(&version).await?;
             let history = registry.history(Alias::Champion, MAX_HISTORY).await?;
             let history: Vec<&Promotion> = history.iter().filter(|one| one.version == version).collect();
             if json {
-                print_json(&json!({ "model": model, "history": history }))?;
+                print_json(&json!({ "model": model, "history": history, "shadow": shadow }))?;
             } else {
-                print_model(&model, &history)?;
+                print_model(&model, shadow.as_ref(), &history)?;
             }
         }
         ModelsCommand::Add { model, name, promote, store } => {
@@ -111,7 +112,11 @@ fn span(model: &ModelVersion) -> String {
     }
 }
 
-fn print_model(model: &ModelVersion, history: &[&Promotion]) -> anyhow::Result<()> {
+fn print_model(
+    model: &ModelVersion,
+    shadow: Option<&ShadowFigures>,
+    history: &[&Promotion],
+) -> anyhow::Result<()> {
     let mut rows = vec![
         vec!["version".into(), model.version.clone()],
         vec!["detector".into(), model.detector.clone()],
@@ -124,6 +129,18 @@ fn print_model(model: &ModelVersion, history: &[&Promotion]) -> anyhow::Result<(
     rows.extend(hash.map(|hash| vec!["SHA-256 of data".into(), hash]));
     rows.extend(model.parent.as_ref().map(|parent| vec!["trained from".into(), parent.clone()]));
     rows.extend(model.metrics.iter().map(|(name, value)| vec![name.clone(), format!("{value:.4}")]));
+    if let Some(figures) = shadow {
+        let text = format!(
+            "{:.1} hours, {} events; the champion reported {}, of which it has {}; {} of {} confirmed anomalies",
+            figures.hours,
+            figures.n_events,
+            figures.n_champion_events,
+            figures.n_common,
+            figures.n_confirmed_found,
+            figures.n_confirmed
+        );
+        rows.push(vec!["in shadow mode".into(), text]);
+    }
     print_table(&["", ""], &rows)?;
     if history.is_empty() {
         return print("\nit was never the champion");

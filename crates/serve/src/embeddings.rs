@@ -1,0 +1,265 @@
+//! Embeddings of windows in two dimensions: recent ones over those of the time that the model was trained with.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use archive::Archive;
+use detect::{DetectError, Reading, Scope, Span, TrainedDetector, WindowBatch};
+use learn::stats::squared_distance;
+use learn::umap::{Umap, UmapSettings};
+use learn::{Matrix, Pca, PcaError};
+use serde::Serialize;
+use workload::{Control, JobId, Millis, NodeName, Timestamp};
+
+/// Moments at which the windows of all threads are taken, of the training time and of the recent time each.
+const N_MOMENTS: i64 = 12;
+const MAX_POINTS: usize = 10_000;
+/// The position of iowait among the rates.
+const IOWAIT: usize = 2;
+/// Known anomalies that distances are given to.
+const MAX_KINDS: usize = 5;
+/// The kind of windows whose job has no label.
+const UNLABELLED: &str = "unlabelled";
+const IDLE: &str = "idle";
+
+#[derive(Debug, thiserror::Error)]
+pub enum EmbeddingError {
+    #[error("the archive has no windows of this time")]
+    NoWindows,
+    #[error(transparent)]
+    Detect(#[from] DetectError),
+    #[error(transparent)]
+    Pca(#[from] PcaError),
+}
+
+impl From<archive::Error> for EmbeddingError {
+    fn from(error: archive::Error) -> Self {
+        Self::Detect(error.into())
+    }
+}
+
+/// How embeddings are projected. Both are fitted to the training windows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Projection {
+    Pca,
+    Umap,
+}
+
+/// The kind of a job, and whether it is anomalous.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct KnownKind {
+    pub kind: String,
+    pub is_anomalous: bool,
+}
+
+/// What is wanted.
+pub struct EmbeddingQuery {
+    pub projection: Projection,
+    pub from: Timestamp,
+    pub to: Timestamp,
+    /// Jobs whose kind is known, by label or by verdict.
+    pub kinds: BTreeMap<JobId, KnownKind>,
+    pub seed: u64,
+}
+
+/// Points in two dimensions, as columns of the same length. `node`, `job` and `kind` are positions in the lists of names.
+#[derive(Debug, Default, Serialize)]
+pub struct Embeddings {
+    pub axes: [String; 2],
+    pub x: Vec<f32>,
+    pub y: Vec<f32>,
+    pub time: Vec<Timestamp>,
+    pub node: Vec<usize>,
+    pub cpu: Vec<u16>,
+    /// Null if no job owned the thread, or several.
+    pub job: Vec<Option<usize>>,
+    pub kind: Vec<usize>,
+    pub score: Vec<f64>,
+    pub max_iowait: Vec<f32>,
+    /// Whether the window is of the time that the model was trained with.
+    pub is_training: Vec<bool>,
+    pub nodes: Vec<String>,
+    pub jobs: Vec<String>,
+    pub kinds: Vec<String>,
+    /// For each known anomaly, the distance of every point to its centroid.
+    pub distances: BTreeMap<String, Vec<f64>>,
+}
+
+/// One window.
+struct Point {
+    embedding: Vec<f32>,
+    time: Timestamp,
+    node: NodeName,
+    cpu: u16,
+    job: Option<JobId>,
+    score: f64,
+    max_iowait: f32,
+}
+
+impl EmbeddingQuery {
+    /// Reads and projects windows.
+    pub fn run(
+        &self,
+        archive: &Archive,
+        detector: &TrainedDetector,
+        control: Control<'_>,
+    ) -> Result<Embeddings, EmbeddingError> {
+        let trained = detector.data.as_ref().and_then(|data| data.from.zip(data.to));
+        let (from, to) = trained.unwrap_or((self.from, self.to));
+        let training = points(archive, detector, from, to, control)?;
+        let recent = points(archive, detector, self.from, self.to, control)?;
+        if training.is_empty() || recent.is_empty() {
+            return Err(EmbeddingError::NoWindows);
+        }
+        control.check().map_err(DetectError::from)?;
+        let (fitted, others) = (matrix(&training), matrix(&recent));
+        let (axes, places) = match self.projection {
+            Projection::Pca => {
+                let pca = Pca::fit(&fitted, 2)?;
+                let axes = [0, 1].map(|axis| pca.axis_label(axis));
+                (axes, [pca.transform(&fitted), pca.transform(&others)])
+            }
+            Projection::Umap => {
+                let umap = Umap::fit(&fitted, &UmapSettings { seed: self.seed, ..UmapSettings::default() })?;
+                let others = umap.transform(&others);
+                (["UMAP 1".into(), "UMAP 2".into()], [umap.layout, others])
+            }
+        };
+        let mut embeddings = Embeddings { axes, ..Embeddings::default() };
+        embeddings.distances = self.distances(&training, &recent);
+        let mut names = Names::default();
+        for ((points, places), is_training) in
+            [&training, &recent].into_iter().zip(&places).zip([true, false])
+        {
+            for (point, place) in points.iter().zip(places.rows()) {
+                embeddings.push(point, place, is_training, self.kind(point), &mut names);
+            }
+        }
+        (embeddings.nodes, embeddings.jobs, embeddings.kinds) =
+            (names.nodes.into_list(), names.jobs.into_list(), names.kinds.into_list());
+        Ok(embeddings)
+    }
+
+    fn kind(&self, point: &Point) -> &str {
+        match &point.job {
+            Some(job) => self.kinds.get(job).map_or(UNLABELLED, |known| &known.kind),
+            None => IDLE,
+        }
+    }
+
+    /// The distance of all points to the centroid of each known anomaly.
+    fn distances(&self, training: &[Point], recent: &[Point]) -> BTreeMap<String, Vec<f64>> {
+        let all = || training.iter().chain(recent);
+        let anomalous: BTreeSet<&str> =
+            self.kinds.values().filter(|known| known.is_anomalous).map(|known| known.kind.as_str()).collect();
+        let mut distances = BTreeMap::new();
+        for kind in anomalous {
+            let members: Vec<&Point> = all().filter(|point| self.kind(point) == kind).collect();
+            if members.is_empty() || distances.len() == MAX_KINDS {
+                continue;
+            }
+            let mut centroid = vec![0.0_f32; members[0].embedding.len()];
+            for point in &members {
+                for (sum, value) in centroid.iter_mut().zip(&point.embedding) {
+                    *sum += value / members.len() as f32;
+                }
+            }
+            let distance = |point: &Point| squared_distance(&point.embedding, &centroid).sqrt();
+            distances.insert(kind.to_owned(), all().map(distance).collect());
+        }
+        distances
+    }
+}
+
+impl Embeddings {
+    fn push(&mut self, point: &Point, place: &[f32], is_training: bool, kind: &str, names: &mut Names) {
+        self.x.push(place[0]);
+        self.y.push(place[1]);
+        self.time.push(point.time);
+        self.node.push(names.nodes.position(point.node.as_str()));
+        self.cpu.push(point.cpu);
+        self.job.push(point.job.as_ref().map(|job| names.jobs.position(job.as_str())));
+        self.kind.push(names.kinds.position(kind));
+        self.score.push(point.score);
+        self.max_iowait.push(point.max_iowait);
+        self.is_training.push(is_training);
+    }
+}
+
+#[derive(Default)]
+struct Names {
+    nodes: Numbered,
+    jobs: Numbered,
+    kinds: Numbered,
+}
+
+/// Names in the order in which they were first seen.
+#[derive(Default)]
+struct Numbered(BTreeMap<String, usize>);
+
+impl Numbered {
+    fn position(&mut self, name: &str) -> usize {
+        if let Some(position) = self.0.get(name) {
+            return *position;
+        }
+        let position = self.0.len();
+        self.0.insert(name.to_owned(), position);
+        position
+    }
+
+    fn into_list(self) -> Vec<String> {
+        let mut names: Vec<(usize, String)> =
+            self.0.into_iter().map(|(name, position)| (position, name)).collect();
+        names.sort_unstable();
+        names.into_iter().map(|(_, name)| name).collect()
+    }
+}
+
+fn matrix(points: &[Point]) -> Matrix {
+    let n_columns = points[0].embedding.len();
+    Matrix::new(points.iter().flat_map(|point| point.embedding.iter().copied()).collect(), n_columns)
+}
+
+/// The windows of all threads at some moments of a stretch of time, evenly thinned out if they are too many.
+fn points(
+    archive: &Archive,
+    detector: &TrainedDetector,
+    from: Timestamp,
+    to: Timestamp,
+    control: Control<'_>,
+) -> Result<Vec<Point>, EmbeddingError> {
+    let length = detector.event_spec().length();
+    let spec = detector.window_spec(detector.config.window);
+    // Windows start at multiples of their length, so a stretch of two lengths has a whole one.
+    let between = ((to - from).0 / N_MOMENTS).max(2 * length.0);
+    let starts = (0..N_MOMENTS).map(|moment| from + Millis(between * moment));
+    let included = starts
+        .map(|start| Span::of_time(start, start + Millis(2 * length.0)))
+        .filter(|span| span.from < to)
+        .collect();
+    let filter = Scope { included, excluded: Vec::new() }.filter();
+    let mut points = Vec::new();
+    let reading = Reading { archive, filter: &filter, spec: &spec, control };
+    reading.for_each_batch::<DetectError>(|batch| {
+        if batch.start() >= from && batch.start() + length <= to {
+            points.extend(points_of(&batch, detector));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let every = points.len().div_ceil(MAX_POINTS / 2).max(1);
+    Ok(points.into_iter().step_by(every).collect())
+}
+
+fn points_of(batch: &WindowBatch, detector: &TrainedDetector) -> Vec<Point> {
+    let n_channels = batch.n_channels();
+    let point = |(thread, finding): (&detect::ThreadWindow, detect::Finding)| Point {
+        score: detector.strength(&finding, None).unwrap_or(0.0),
+        embedding: finding.embedding,
+        time: batch.start(),
+        node: thread.node.clone(),
+        cpu: thread.cpu.0,
+        job: thread.job().cloned(),
+        max_iowait: thread.values.chunks_exact(n_channels).map(|step| step[IOWAIT]).fold(0.0, f32::max),
+    };
+    batch.threads().iter().zip(detector.examine(batch)).map(point).collect()
+}

@@ -1,0 +1,276 @@
+//! `/api/v1/operations`: backtests, embeddings and analyses, which take longer than a request may.
+
+#![allow(unused_qualifications, reason = "in code that utoipa generates")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use detect::Kinds;
+use detect::analysis::{sampling, spectrum};
+use lifecycle::{KnownPoints, Standing, Vetting};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+use workload::{Control, JobId, Millis, Timestamp};
+
+use super::access::Client;
+use super::api::{List, Shared, time_of};
+use super::error::{ApiError, ErrorBody};
+use super::extract::{JsonBody, Path};
+use crate::backtest::BacktestQuery;
+use crate::embeddings::{EmbeddingQuery, KnownKind, Projection};
+use crate::operations::{Busy, Operation, Outcome};
+use crate::service::Service;
+
+/// How far back a backtest goes by default, and at most.
+const BACKTEST: Millis = Millis(7 * Millis::DAY.0);
+const MAX_BACKTEST: Millis = Millis(90 * Millis::DAY.0);
+const MAX_MINUTES: f64 = 7.0 * 24.0 * 60.0;
+
+/// A long operation.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct OperationItem {
+    pub number: u64,
+    /// `backtest`, `embeddings` or `sampling`.
+    pub kind: &'static str,
+    pub actor: String,
+    /// In seconds since 1970.
+    pub started: f64,
+    /// `running`, `done`, `failed` or `cancelled`.
+    pub state: &'static str,
+    /// The fraction that is done.
+    pub progress: f64,
+    /// Why it failed.
+    pub error: Option<String>,
+    /// What it found, if it is asked for by its number.
+    #[schema(value_type = Option<Object>)]
+    pub result: Option<Value>,
+}
+
+impl OperationItem {
+    fn new(operation: &Operation, with_result: bool) -> Self {
+        let (state, error, result) = match operation.outcome() {
+            None => ("running", None, None),
+            Some(Outcome::Done(result)) => ("done", None, Some(result).filter(|_| with_result)),
+            Some(Outcome::Failed(reason)) => ("failed", Some(reason), None),
+            Some(Outcome::Cancelled) => ("cancelled", None, None),
+        };
+        Self {
+            number: operation.number,
+            kind: operation.kind,
+            actor: operation.actor.clone(),
+            started: operation.started.0 as f64 / 1e3,
+            state,
+            progress: if state == "done" { 1.0 } else { operation.progress() },
+            error,
+            result,
+        }
+    }
+}
+
+type Started = (StatusCode, Json<OperationItem>);
+
+fn started(operation: Result<Arc<Operation>, Busy>) -> Result<Started, ApiError> {
+    let operation = operation.map_err(|busy| ApiError::unavailable(busy.to_string()))?;
+    Ok((StatusCode::ACCEPTED, Json(OperationItem::new(&operation, false))))
+}
+
+/// The operations that were started since the service started, the newest first.
+#[utoipa::path(get, path = "/api/v1/operations", tag = "operations", responses(
+    (status = 200, body = List<OperationItem>), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn operations(State(service): Shared) -> Json<List<OperationItem>> {
+    let all = service.operations.list();
+    List::whole(all.iter().map(|operation| OperationItem::new(operation, false)).collect())
+}
+
+fn found(service: &Service, number: u64) -> Result<Arc<Operation>, ApiError> {
+    let missing = || ApiError::not_found(format!("there is no operation {number}"));
+    service.operations.find(number).ok_or_else(missing)
+}
+
+/// One operation with its result.
+#[utoipa::path(get, path = "/api/v1/operations/{number}", params(("number" = u64, Path)), tag = "operations", responses(
+    (status = 200, body = OperationItem), (status = 404, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn operation(
+    State(service): Shared,
+    Path(number): Path<u64>,
+) -> Result<Json<OperationItem>, ApiError> {
+    Ok(Json(OperationItem::new(&*found(&service, number)?, true)))
+}
+
+/// Cancels an operation.
+#[utoipa::path(delete, path = "/api/v1/operations/{number}", params(("number" = u64, Path)), tag = "operations", responses(
+    (status = 204, description = "it ends soon, or has ended"), (status = 404, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn cancel(State(service): Shared, Path(number): Path<u64>) -> Result<StatusCode, ApiError> {
+    found(&service, number)?.cancel();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What is tested.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct BacktestRequest {
+    /// The version of the model [default: the champion].
+    #[serde(default)]
+    pub model: Option<String>,
+    /// In seconds since 1970 [default: seven days before `to`].
+    #[serde(default)]
+    pub from: Option<f64>,
+    /// In seconds since 1970 [default: now].
+    #[serde(default)]
+    pub to: Option<f64>,
+}
+
+/// Finds what a model would have reported in the past.
+#[utoipa::path(post, path = "/api/v1/backtests", request_body = BacktestRequest, tag = "operations", responses(
+    (status = 202, body = OperationItem), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 415, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
+pub async fn backtest(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+    JsonBody(request): JsonBody<BacktestRequest>,
+) -> Result<Started, ApiError> {
+    let to = time_of(request.to)?.unwrap_or_else(|| Timestamp::from(SystemTime::now()));
+    let from = time_of(request.from)?.unwrap_or(to - BACKTEST);
+    if from >= to || to - from > MAX_BACKTEST {
+        return Err(ApiError::bad_request("from must be before to, by at most 90 days"));
+    }
+    let no_model = || ApiError::not_found("there is no model yet");
+    let version = request.model.or_else(|| service.scoring.model()).ok_or_else(no_model)?;
+    service.registry.version(&version).await?;
+    let (runtime, worker) = (tokio::runtime::Handle::current(), service.clone());
+    let work = move |control: Control<'_>| {
+        let query = runtime.block_on(backtest_query(&worker, version, from, to, control));
+        let query = query.map_err(|error| error.message)?;
+        let archive = worker.archive.with_stop(control.stop());
+        let found = query.run(&archive, control).map_err(|error| error.to_string())?;
+        serde_json::to_value(found).map_err(|error| error.to_string())
+    };
+    started(service.operations.start("backtest", client.actor, work))
+}
+
+async fn backtest_query(
+    service: &Service,
+    version: String,
+    from: Timestamp,
+    to: Timestamp,
+    control: Control<'_>,
+) -> Result<BacktestQuery, ApiError> {
+    let Service { store, registry, archive, .. } = service;
+    let detector = registry.load(&version)?;
+    let now = Timestamp::from(SystemTime::now());
+    let vetting = Vetting { store, registry, archive, uses_labels: true, control };
+    let library = vetting.library(&detector, &mut KnownPoints::default(), now).await?;
+    let mut recorded = store.vetted_events(from).await?;
+    recorded.retain(|vetted| vetted.event.event.opened < to);
+    let regions = store.regions(&version, now).await?;
+    Ok(BacktestQuery { version, detector, library, regions, from, to, recorded })
+}
+
+/// How embeddings are projected to two dimensions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProjectionItem {
+    #[default]
+    Pca,
+    Umap,
+}
+
+/// Which windows are embedded.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EmbeddingsRequest {
+    #[serde(default)]
+    pub projection: ProjectionItem,
+    /// Recent windows: those of so many minutes [default: 60].
+    #[serde(default)]
+    #[schema(minimum = 1, maximum = 10080)]
+    pub minutes: Option<f64>,
+}
+
+/// Projects the embeddings of recent windows over those that the champion was trained with.
+#[utoipa::path(post, path = "/api/v1/embeddings", request_body = EmbeddingsRequest, tag = "operations", responses(
+    (status = 202, body = OperationItem), (status = 404, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 415, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
+pub async fn embeddings(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+    JsonBody(request): JsonBody<EmbeddingsRequest>,
+) -> Result<Started, ApiError> {
+    let minutes = request.minutes.unwrap_or(60.0);
+    if !(1.0..=MAX_MINUTES).contains(&minutes) {
+        return Err(ApiError::bad_request(format!("minutes must be between 1 and {MAX_MINUTES}")));
+    }
+    let model =
+        service.scoring.current_model().ok_or_else(|| ApiError::not_found("there is no model yet"))?;
+    let to = service.scoring.time().unwrap_or_else(|| Timestamp::from(SystemTime::now()));
+    let query = EmbeddingQuery {
+        projection: match request.projection {
+            ProjectionItem::Pca => Projection::Pca,
+            ProjectionItem::Umap => Projection::Umap,
+        },
+        from: to - Millis((minutes * 60_000.0) as i64),
+        to,
+        kinds: kinds_by_verdict(&service).await?,
+        seed: 0,
+    };
+    let worker = service.clone();
+    let work = move |control: Control<'_>| {
+        let archive = worker.archive.with_stop(control.stop());
+        let mut query = query;
+        let labels = archive.labels().map_err(|error| error.to_string())?;
+        for label in labels {
+            let known = KnownKind { is_anomalous: label.is_anomalous(), kind: label.kind };
+            query.kinds.entry(label.job).or_insert(known);
+        }
+        let found = query.run(&archive, &model.detector, control).map_err(|error| error.to_string())?;
+        serde_json::to_value(found).map_err(|error| error.to_string())
+    };
+    started(service.operations.start("embeddings", client.actor, work))
+}
+
+/// The jobs that verdicts call anomalous, with their kinds.
+async fn kinds_by_verdict(service: &Service) -> Result<BTreeMap<JobId, KnownKind>, ApiError> {
+    let mut kinds = BTreeMap::new();
+    for vetted in service.store.vetted_events(Timestamp::MIN).await? {
+        if vetted.standing() == Standing::Anomaly
+            && let Some(job) = vetted.event.event.jobs.first()
+        {
+            let kind = vetted.kind().unwrap_or("anomaly").to_owned();
+            kinds.insert(job.clone(), KnownKind { kind, is_anomalous: true });
+        }
+    }
+    Ok(kinds)
+}
+
+/// Analyses spectra and sampling intervals of the archive, to choose the length of windows and the interval.
+#[utoipa::path(post, path = "/api/v1/sampling", tag = "operations", responses(
+    (status = 202, body = OperationItem), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn sampling(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+) -> Result<Started, ApiError> {
+    let worker = service.clone();
+    let work = move |control: Control<'_>| {
+        let archive = worker.archive.with_stop(control.stop());
+        let labels = archive.labels().map_err(|error| error.to_string())?;
+        let kinds = Kinds::from_labels(&labels);
+        let spectra = spectrum::analyze(&archive, &kinds, &spectrum::SpectrumSettings::default(), &control);
+        let intervals = sampling::analyze(&archive, &kinds, &sampling::SamplingSettings::default(), &control);
+        // One of them may be impossible with the data, such as jobs of a single kind.
+        let part = |report: Result<Value, String>| report.unwrap_or_else(|reason| json!({ "error": reason }));
+        Ok(json!({
+            "spectra": part(spectra.map(|report| json!(report)).map_err(|error| error.to_string())),
+            "intervals": part(intervals.map(|report| json!(report)).map_err(|error| error.to_string())),
+        }))
+    };
+    started(service.operations.start("sampling", client.actor, work))
+}
