@@ -1,0 +1,187 @@
+// Updates without a reload, reconnecting, the login page, and input that nobody expects.
+
+import assert from 'node:assert/strict';
+import { after, before, test } from 'node:test';
+
+import { anEvent, api, launch, open, undoAll, URL_OF_SERVER } from './browser.js';
+
+const HOSTILE = `<img src=x onerror="window.broken = true">🙂${'x'.repeat(10_000)}`;
+
+let browser;
+
+before(async () => {
+  browser = await launch();
+});
+after(() => browser.close());
+
+const pictureOf = (page) => page.evaluate(() => document.querySelector('.map canvas')?.toDataURL().length ?? 0);
+
+test('the map follows the cluster without a reload', async () => {
+  const { page, close } = await open(browser);
+  await page.waitForSelector('.map canvas');
+  await page.evaluate(() => (window.isSame = true));
+  await page.waitForTimeout(500);
+  const before = await pictureOf(page);
+  const until = Date.now() + 20_000;
+  let current = before;
+  while (current === before && Date.now() < until) {
+    await page.waitForTimeout(1000);
+    current = await pictureOf(page);
+  }
+  assert.notEqual(current, before);
+  assert.equal(await page.evaluate(() => window.isSame), true);
+  await close();
+});
+
+test('what somebody else says about an event arrives without a reload', async (t) => {
+  const event = await anEvent();
+  if (event.end) return t.skip('there is no open event');
+  const { page, close } = await open(browser);
+  const link = page.locator(`section[aria-labelledby=problems-title] a[href*="${event.id}"]`);
+  await link.waitFor();
+  try {
+    await api(`events/${event.id}/verdicts`, { method: 'POST', body: JSON.stringify({ answer: 'normal', days: 1 }) });
+  } catch (error) {
+    await close();
+    return t.skip(String(error));
+  }
+  await link.waitFor({ state: 'detached' });
+  await undoAll(event.id);
+  await link.waitFor();
+  await close();
+});
+
+test('the page says that the server is away, and recovers by itself', async () => {
+  const { page, close } = await open(browser);
+  await page.waitForSelector('.connection.live');
+  await page.route('**/api/**', (route) => route.abort());
+  await page.waitForSelector('text=No answer since');
+  await page.unroute('**/api/**');
+  await page.waitForSelector('.connection.live', { timeout: 30_000 });
+  await close();
+});
+
+test('without a session the login page is shown, and leads back', async () => {
+  let isIn = false;
+  const before = (page) =>
+    page.route('**/api/v1/session', (route) => {
+      if (route.request().method() === 'POST') isIn = true;
+      const user = isIn ? { actor: 'ada', role: 'vetter', is_local: false } : null;
+      return route.fulfill({ json: { user, logins: ['token', 'provider'] } });
+    });
+  const { page, close } = await open(browser, '#/models?night=1', { before });
+  await page.fill('#token', 'tw_x');
+  assert.match(page.url(), /#\/login\?back=/);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('h2#versions-title');
+  assert.ok(page.url().endsWith('#/models?night=1'));
+  assert.equal(await page.getByRole('button', { name: 'Promote…' }).count(), 0);
+  await close();
+});
+
+test('a server without data explains the next steps', async () => {
+  const state = 'collecting data: 42 of 180 min for the first model';
+  const cluster = { cluster: 'new', time: null, model: null, state, nodes: 0, threads: 0, open_events: 0, missing: [] };
+  const before = (page) => page.route('**/api/v1/cluster', (route) => route.fulfill({ json: cluster }));
+  const { page, close } = await open(browser, '#/', { before });
+  await page.waitForSelector('text=Next steps');
+  assert.equal(await page.getAttribute('progress', 'value'), '42');
+  assert.ok(await page.locator('pre', { hasText: 'tracewise demo' }).count());
+  await close();
+});
+
+test('names with markup, emoji and 10,000 characters break nothing', async () => {
+  const event = {
+    ...(await anEvent()),
+    id: 'hostile',
+    jobs: [HOSTILE],
+    node: HOSTILE.slice(0, 200),
+    nodes: [HOSTILE.slice(0, 200)],
+    why: HOSTILE,
+    kinds: [{ kind: HOSTILE, confidence: 0.5, distance: 1, is_inside: true }],
+  };
+  const detail = {
+    event,
+    similar: [{ event, distance: 1 }],
+    standing: 'unvetted',
+    verdicts: [],
+    changes: [],
+    told: [{ receiver: HOSTILE, is_told: false }],
+  };
+  const before = async (page) => {
+    await page.route('**/api/v1/events?*', (route) => route.fulfill({ json: { items: [event], next: null } }));
+    await page.route('**/api/v1/events/hostile', (route) => route.fulfill({ json: detail }));
+    await page.route('**/api/v1/jobs/*', (route) =>
+      route.fulfill({
+        json: { nodes: [{ job: HOSTILE, node: 'n1', score: 2, error: 1, threads: 1 }], events: [event] },
+      }),
+    );
+  };
+  for (const viewport of [
+    { width: 1440, height: 900 },
+    { width: 360, height: 740 },
+  ]) {
+    for (const hash of ['#/', '#/events/hostile', `#/jobs/${encodeURIComponent(HOSTILE)}`]) {
+      const { page, close } = await open(browser, hash, { before, viewport });
+      await page.waitForSelector('h1', { state: 'attached' });
+      await page.waitForTimeout(500);
+      const [width, room] = await page.evaluate(() => [
+        document.documentElement.scrollWidth,
+        document.documentElement.clientWidth,
+      ]);
+      assert.ok(width <= room, `${hash.slice(0, 20)} needs ${width} of ${room} pixels`);
+      assert.equal(await page.evaluate(() => window.broken), undefined);
+      assert.equal(await page.locator('img').count(), 0);
+      await close();
+    }
+  }
+});
+
+test('128,000 threads are drawn in few milliseconds', async () => {
+  const nodes = Array.from({ length: 1000 }, (_, index) => ({
+    node: `n${index}`,
+    threads: 128,
+    runs: [
+      [0, 64, `${index}`],
+      [64, 64, `${index >> 3}`],
+    ],
+  }));
+  const rows = nodes.map((one) => `${one.node}=128`).join(',');
+  const plane = () => Buffer.from(Uint8Array.from({ length: 128_000 }, () => Math.random() * 90));
+  const before = async (page) => {
+    await page.route('**/api/v1/cluster/layout', (route) => route.fulfill({ json: { nodes } }));
+    await page.route('**/api/v1/cluster?format=plane', (route) =>
+      route.fulfill({ body: plane(), headers: { 'tracewise-rows': rows, 'content-type': 'application/octet-stream' } }),
+    );
+  };
+  const { page, faults, close } = await open(browser, '#/', { before });
+  await page.waitForSelector('.map canvas');
+  const box = await page.locator('.canvases').boundingBox();
+  // While the pointer moves, the overlay is drawn for every frame.
+  const frames = page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const times = [];
+        const next = (time) => (times.push(time) < 120 ? requestAnimationFrame(next) : resolve(times));
+        requestAnimationFrame(next);
+      }),
+  );
+  for (let step = 0; step < 60; step += 1) await page.mouse.move(box.x + 60 + step * 4, box.y + 20 + step * 2);
+  const times = await frames;
+  const steps = times
+    .slice(1)
+    .map((time, index) => time - times[index])
+    .sort((a, b) => a - b);
+  assert.ok(
+    steps[Math.floor(steps.length * 0.5)] < 25,
+    `half of the frames take ${steps[Math.floor(steps.length * 0.5)]} ms`,
+  );
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('the server sends a strict content security policy with the page', async () => {
+  const policy = (await fetch(`${URL_OF_SERVER}/`)).headers.get('content-security-policy') ?? '';
+  assert.match(policy, /default-src 'none'/);
+  assert.match(policy, /script-src 'self'/);
+});
