@@ -3,12 +3,14 @@
 //! | rule | reason |
 //! |---|---|
 //! | a candidate that could not be trained or judged is out | its figures mean nothing |
-//! | one that finds fewer anomalies than the reference, by more than the margin, is out | a low error is worth nothing if anomalies are reconstructed too |
-//! | one with more false events than the reference, by more than the margin, is out | people stop reading events |
+//! | one with more false events than the champion, by more than the margin, is out | people stop reading events |
+//! | one that finds fewer confirmed anomalies than the champion, by more than the margin, is out | a low error is worth nothing if anomalies are reconstructed too |
+//! | one that finds fewer injected faults than the best of all, by more than the margin, is out | it would miss what nobody has confirmed yet |
 //! | of the others, the one with the lowest reconstruction error on normal jobs wins | as in the paper |
-//! | the champion stays unless the winner's error is lower by more than a tie | every change has a cost |
+//! | the champion stays unless it is out itself, or the winner's error is lower by more than a tie | every change has a cost |
 //!
-//! The reference is the champion. On the first night it is the candidate that finds most.
+//! Injected faults count beside confirmed anomalies, because only what a champion found can be confirmed: a champion that is
+//! blind to a kind of anomaly would never be replaced.
 //!
 //! A challenger in shadow mode follows the same rules with live windows: it has to report the confirmed anomalies that the
 //! champion reported, and not more events than the champion.
@@ -86,42 +88,79 @@ pub struct Decision {
 impl Policy {
     /// Decides. A candidate without figures could not be trained.
     pub fn decide(&self, champion: Option<&Figures>, candidates: &[Option<Figures>]) -> Decision {
-        let best = candidates.iter().flatten().max_by(|a, b| a.found().total_cmp(&b.found()));
-        let Some(reference) = champion.or(best) else {
+        let fewest = candidates.iter().flatten().map(|figures| figures.n_false_events).min();
+        let allowed = champion.map(|champion| champion.n_false_events).or(fewest);
+        let Some(allowed) = allowed else {
             let objections = vec![Some("it could not be trained".to_owned()); candidates.len()];
             return Decision { winner: None, objections, reason: "no candidate could be trained".into() };
         };
-        let objections: Vec<Option<String>> = candidates
+        let mut objections: Vec<Option<String>> = candidates
             .iter()
             .map(|figures| match figures {
-                Some(figures) => self.objection(figures, reference),
+                Some(figures) => self.disqualification(figures, allowed),
                 None => Some("it could not be trained".into()),
             })
             .collect();
+        let sound = candidates.iter().flatten().zip(&objections).filter(|(_, objection)| objection.is_none());
+        let sound: Vec<&Figures> = sound.map(|(figures, _)| figures).chain(champion).collect();
+        let best = |of: fn(&Figures) -> f64| sound.iter().map(|figures| of(figures)).fold(0.0, f64::max);
+        let confirmed = champion.map_or_else(|| best(Figures::found), Figures::found);
+        let reference = [confirmed, best(|figures| figures.injected_found)];
+        for (figures, objection) in candidates.iter().zip(&mut objections) {
+            if let (Some(figures), None) = (figures, &objection) {
+                *objection = self.blindness(figures, reference);
+            }
+        }
         let allowed = candidates.iter().zip(&objections).enumerate();
         let allowed = allowed.filter_map(|(index, (figures, objection))| {
             figures.filter(|_| objection.is_none()).map(|figures| (index, figures.reconstruction_error))
         });
         let lowest = allowed.min_by(|a, b| a.1.total_cmp(&b.1));
-        let (winner, reason) = match (lowest, champion.map(|champion| champion.reconstruction_error)) {
-            (None, Some(_)) => (None, "no candidate is as good as the champion".to_owned()),
-            (None, None) => (None, "no candidate is good enough".to_owned()),
-            (Some((index, error)), None) => {
+        let blindness = champion.and_then(|champion| self.blindness(champion, reference));
+        let before = champion.map(|champion| champion.reconstruction_error);
+        let (winner, reason) = match (lowest, before, blindness) {
+            (None, Some(_), _) => (None, "no candidate is as good as the champion".to_owned()),
+            (None, None, _) => (None, "no candidate is good enough".to_owned()),
+            (Some((index, error)), None, _) => {
                 (Some(index), format!("the lowest reconstruction error, {error:.5}"))
             }
-            (Some((_, error)), Some(before)) if error >= before * (1.0 - self.tie) => {
+            (Some((index, _)), Some(_), Some(blindness)) => {
+                (Some(index), format!("the champion is out: {blindness}"))
+            }
+            (Some((_, error)), Some(before), None) if error >= before * (1.0 - self.tie) => {
                 let reason = format!(
                     "the champion's reconstruction error, {before:.5}, is not beaten by more than a tie ({error:.5})"
                 );
                 (None, reason)
             }
-            (Some((index, error)), Some(before)) => {
+            (Some((index, error)), Some(before), None) => {
                 let reason =
                     format!("a reconstruction error of {error:.5}, where the champion has {before:.5}");
                 (Some(index), reason)
             }
         };
         Decision { winner, objections, reason }
+    }
+
+    /// Why a detector is not compared at all.
+    fn disqualification(&self, figures: &Figures, allowed: usize) -> Option<String> {
+        if !figures.reconstruction_error.is_finite() {
+            return Some("its reconstruction error is not a number".into());
+        }
+        let n_false = figures.n_false_events;
+        (n_false > allowed + self.false_events_margin)
+            .then(|| format!("it raises {n_false} false events, and not {allowed}"))
+    }
+
+    /// What a detector does not find, where the best find `reference`: of confirmed anomalies, and of injected faults.
+    fn blindness(&self, figures: &Figures, reference: [f64; 2]) -> Option<String> {
+        let found = [figures.found(), figures.injected_found];
+        let names =
+            [if figures.n_anomalies > 0 { "anomalies" } else { "injected faults" }, "injected faults"];
+        let mut all = names.into_iter().zip(found.into_iter().zip(reference));
+        let (name, (found, reference)) =
+            all.find(|(_, (found, reference))| *found < reference - self.found_margin)?;
+        Some(format!("it finds {:.0} % of the {name}, and not {:.0} %", 100.0 * found, 100.0 * reference))
     }
 
     /// Why a challenger is not promoted after its time in shadow mode.
@@ -135,25 +174,6 @@ impl Policy {
             return Some(format!(
                 "it reports {n_events} events where the champion reports {n_champion_events}"
             ));
-        }
-        None
-    }
-
-    fn objection(&self, figures: &Figures, reference: &Figures) -> Option<String> {
-        if !figures.reconstruction_error.is_finite() {
-            return Some("its reconstruction error is not a number".into());
-        }
-        if figures.found() < reference.found() - self.found_margin {
-            let percent = |figures: &Figures| 100.0 * figures.found();
-            return Some(format!(
-                "it finds {:.0} % of the anomalies, and not {:.0} %",
-                percent(figures),
-                percent(reference)
-            ));
-        }
-        if figures.n_false_events > reference.n_false_events + self.false_events_margin {
-            let (n, of) = (figures.n_false_events, reference.n_false_events);
-            return Some(format!("it raises {n} false events, and not {of}"));
         }
         None
     }
@@ -202,6 +222,18 @@ mod tests {
         let decide =
             |error: f64| Policy::default().decide(Some(&champion), &[Some(figures(error, 9, 1))]).winner;
         assert_eq!((decide(0.0100), decide(0.00995), decide(0.0098)), (None, None, Some(0)));
+    }
+
+    #[test]
+    fn a_champion_that_is_blind_to_injected_faults_is_replaced() {
+        let blind = Figures { injected_found: 0.0, ..figures(0.004, 10, 0) };
+        let seeing = Figures { injected_found: 0.25, ..figures(0.005, 10, 0) };
+        let noisy = Figures { injected_found: 0.9, ..figures(0.005, 10, 7) };
+        let decision = Policy::default().decide(Some(&blind), &[Some(blind), Some(seeing), Some(noisy)]);
+        assert_eq!(decision.winner, Some(1));
+        assert!(decision.reason.contains("0 % of the injected faults, and not 25 %"), "{}", decision.reason);
+        // The other way round, a lower error does not help.
+        assert_eq!(Policy::default().decide(Some(&seeing), &[Some(blind)]).winner, None);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use campaign::plan::PlannedCampaign;
 use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{SimulateError, into_archive, recorded_model};
 use detect::{
-    ArchiveEvents, DetectError, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span, Subject,
-    TrainedDetector, ValidConfig,
+    ArchiveEvents, DetectError, DetectorKind, Event, EventChange, KnownJobs, Library, Monitor, Scope, Span,
+    Subject, TrainedDetector, ValidConfig,
 };
 use lifecycle::{
     AcceptedScope, Answer, Distance, KnownPoints, NewVerdict, NightError, NightSettings, Plan, RecordedEvent,
@@ -79,6 +79,8 @@ pub struct RehearsalSettings {
     /// The fraction of verdicts that are wrong.
     pub error_rate: f64,
     pub detector: ValidConfig,
+    /// The kind of the first model, which is trained with the first day, and how the nights after that are held.
+    pub first: DetectorKind,
     pub night: NightSettings,
 }
 
@@ -206,6 +208,7 @@ impl Stage<'_> {
         let labels = self.simulate(number, morning, evening)?;
         day.simulation_seconds = begin.elapsed().as_secs_f64();
         let champion = self.runtime.block_on(self.registry.champion())?;
+        let champion_is_missing = champion.is_none();
         if let Some(champion) = champion {
             tell(RehearsalStep::Scoring { day: number });
             let begin = Instant::now();
@@ -220,7 +223,10 @@ impl Stage<'_> {
         }
         tell(RehearsalStep::Competing { day: number });
         let begin = Instant::now();
-        let plan = Plan::make(&self.store, &self.registry, &self.settings.night, evening);
+        // The service trains its first model without a competition.
+        let first = NightSettings { candidates: vec![self.settings.first], ..self.settings.night.clone() };
+        let night = if champion_is_missing { &first } else { &self.settings.night };
+        let plan = Plan::make(&self.store, &self.registry, night, evening);
         let plan = self.runtime.block_on(plan)?;
         let seed = self.settings.seed.wrapping_add(u64::from(number));
         match plan.hold(&self.archive, &self.settings.detector, seed, self.control, |_| {}) {

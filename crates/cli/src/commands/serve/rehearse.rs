@@ -32,6 +32,7 @@ pub fn run(args: &RehearseArgs, config: &Config) -> anyhow::Result<ExitCode> {
         seed: args.seed,
         error_rate: args.error_rate,
         detector: detector.validate()?,
+        first: config.serve.scoring.detector,
         night: config.serve.learning.night(),
     };
     let temporary = tempfile::tempdir()?;
