@@ -6,6 +6,7 @@ mod bad_input;
 mod campaign;
 mod commands;
 mod crash;
+mod demo;
 mod detect;
 mod jobs;
 mod learn;

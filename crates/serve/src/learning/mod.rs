@@ -41,7 +41,8 @@ pub struct LearningSettings {
     /// Whether a person has to promote the winner.
     pub needs_approval: bool,
     /// For how long the winner scores beside the champion, without reporting anything, before it replaces it.
-    pub shadow: Length,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shadow: Option<Length>,
     /// How much smaller than the champion's the fraction of anomalies that a winner finds may be.
     pub found_margin: f64,
     /// How many more false events than the champion a winner may raise on held-out jobs.
@@ -59,7 +60,7 @@ impl Default for LearningSettings {
             history: Length(Duration::from_secs(24 * 3_600)),
             on_anomalies,
             needs_approval,
-            shadow: Length(Duration::ZERO),
+            shadow: None,
             found_margin: policy.found_margin,
             false_events_margin: policy.false_events_margin,
         }
@@ -75,8 +76,8 @@ impl LearningSettings {
         if !(Duration::from_secs(3_600)..=Duration::from_secs(90 * 86_400)).contains(&self.history.0) {
             return range("learning.history", "1h", "90 days");
         }
-        if self.shadow.0 > Duration::from_secs(30 * 86_400) {
-            return range("learning.shadow", "0s", "30 days");
+        if self.shadow.is_some_and(|shadow| shadow.0 > Duration::from_secs(30 * 86_400)) {
+            return range("learning.shadow", "1ms", "30 days");
         }
         if !(0.0..=1.0).contains(&self.found_margin) {
             return range("learning.found_margin", "0", "1");
@@ -104,7 +105,7 @@ impl LearningSettings {
             history: Millis::from(self.history.0),
             on_anomalies: self.on_anomalies,
             needs_approval: self.needs_approval,
-            shadow: Millis::from(self.shadow.0),
+            shadow: self.shadow.map_or(Millis(0), |shadow| Millis::from(shadow.0)),
             policy: Policy {
                 found_margin: self.found_margin,
                 false_events_margin: self.false_events_margin,

@@ -7,7 +7,7 @@ use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorKind;
 use lifecycle::Alias;
-use serve::Simulation;
+use serve::{Length, Simulation};
 use testbed::http;
 use workload::{Control, Millis, Set, Stop, Timestamp};
 
@@ -37,7 +37,7 @@ async fn a_simulated_cluster_is_scored_and_its_events_survive_a_restart() {
     let mut settings = settings(folder.path());
     settings.scoring.detector = DetectorKind::Pca;
     settings.scoring.first_training.0 = Duration::from_secs(3_600);
-    settings.learning.shadow.0 = Duration::from_secs(600);
+    settings.learning.shadow = Some(Length(Duration::from_secs(600)));
     let archive = settings.data.join("archive").to_string_lossy().into_owned();
     std::fs::create_dir_all(&settings.data).unwrap();
     let live = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::HOUR;
