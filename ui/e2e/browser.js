@@ -68,3 +68,24 @@ export async function undoAll(id) {
     if (!verdict.is_undone) await api(`verdicts/${verdict.number}`, { method: 'DELETE' });
   }
 }
+
+/** The number of a finished operation of a kind; starts one if there is none. */
+export async function anOperation(kind, path, body) {
+  const until = Date.now() + 300_000;
+  let number = (await api('operations')).items.find((one) => one.kind === kind && one.state === 'done')?.number;
+  while (number === undefined) {
+    try {
+      number = (await api(path, { method: 'POST', body: JSON.stringify(body) })).number;
+    } catch (error) {
+      // Few operations may run at the same time.
+      if (Date.now() > until) throw error;
+      await new Promise((resolve) => setTimeout(resolve, 2000));
+    }
+  }
+  for (;;) {
+    const operation = await api(`operations/${number}`);
+    if (operation.state === 'done') return number;
+    if (operation.state !== 'running' || Date.now() > until) throw new Error(`${kind}: ${operation.state} ${operation.error}`);
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}

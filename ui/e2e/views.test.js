@@ -5,7 +5,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
 
-import { anEvent, api, launch, open } from './browser.js';
+import { anEvent, anOperation, api, launch, open } from './browser.js';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -18,6 +18,9 @@ before(async () => {
   const { items } = await api('nodes');
   const node = items[0].node;
   const job = event.jobs[0] ?? (await api('jobs')).items[0].job;
+  const embeddings = await anOperation('embeddings', 'embeddings', {});
+  const backtest = await anOperation('backtest', 'backtests', {});
+  const sampling = await anOperation('sampling', 'sampling', {});
   views = {
     cluster: ['#/', 'h1'],
     table: ['#/?show=table', 'tbody tr'],
@@ -27,6 +30,12 @@ before(async () => {
     events: ['#/events?standing=any&hidden=any', 'li a'],
     event: [`#/events/${event.id}`, 'article h2'],
     models: ['#/models', 'h2'],
+    embeddings: [`#/embeddings?operation=${embeddings}`, '[aria-roledescription="scatter plot"]'],
+    score: [`#/embeddings?colour=score&operation=${embeddings}`, '[aria-roledescription="scatter plot"]'],
+    backtests: ['#/backtest', 'form'],
+    backtest: [`#/backtest?operation=${backtest}`, '#result-title'],
+    samplings: ['#/sampling', 'h1'],
+    sampling: [`#/sampling?operation=${sampling}`, '#intervals-title'],
     login: ['#/login', '#token'],
     unknown: ['#/nonsense', 'h1'],
   };

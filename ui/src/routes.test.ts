@@ -8,6 +8,9 @@ describe('addresses', () => {
     expect(parse('#/').route).toEqual({ view: 'cluster' });
     expect(parse('#/events').route).toEqual({ view: 'events', id: null });
     expect(parse('#/models?night=3')).toEqual({ route: { view: 'models' }, query: { night: '3' } });
+    expect(parse('#/embeddings?projection=umap').route).toEqual({ view: 'embeddings' });
+    expect(parse('#/backtest?operation=3')).toEqual({ route: { view: 'backtest' }, query: { operation: '3' } });
+    expect(parse('#/sampling').route).toEqual({ view: 'sampling' });
     expect(parse('#/login?back=%23%2Fevents').query.back).toBe('#/events');
   });
 
@@ -23,7 +26,7 @@ describe('addresses', () => {
   });
 
   it('that nobody knows are unknown', () => {
-    for (const hash of ['#/nonsense', '#/nodes', '#/nodes/a/b', '#/nodes/%E0%A4%A', '#/models/x']) {
+    for (const hash of ['#/nonsense', '#/nodes', '#/nodes/a/b', '#/nodes/%E0%A4%A', '#/models/x', '#/backtest/7']) {
       expect(parse(hash).route.view).toBe('unknown');
     }
   });

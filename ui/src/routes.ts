@@ -6,8 +6,14 @@ export type Route =
   | { view: 'job'; job: string }
   | { view: 'events'; id: string | null }
   | { view: 'models' }
+  | { view: 'embeddings' }
+  | { view: 'backtest' }
+  | { view: 'sampling' }
   | { view: 'login' }
   | { view: 'unknown'; path: string };
+
+/** Views without a name in their path. */
+const PLAIN = ['models', 'embeddings', 'backtest', 'sampling', 'login'] as const;
 
 export type Query = Record<string, string>;
 
@@ -38,9 +44,8 @@ function routeOf(path: string): Route {
   if (view === 'events') return { view: 'events', id: decoded ?? null };
   if (view === 'nodes' && decoded !== undefined) return { view: 'node', node: decoded };
   if (view === 'jobs' && decoded !== undefined) return { view: 'job', job: decoded };
-  if (view === 'models' && decoded === undefined) return { view: 'models' };
-  if (view === 'login' && decoded === undefined) return { view: 'login' };
-  return unknown;
+  const plain = PLAIN.find((one) => one === view);
+  return plain !== undefined && decoded === undefined ? { view: plain } : unknown;
 }
 
 function decode(text: string): string | null {

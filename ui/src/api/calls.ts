@@ -1,6 +1,7 @@
 // The calls of the API, one function each.
 
 import { get, send, withQuery } from './client';
+import type * as O from './operations';
 import { Queue } from './queue';
 import type * as T from './types';
 
@@ -119,3 +120,23 @@ export async function promote(version: string, reason: string): Promise<void> {
 export async function rollBack(reason: string): Promise<void> {
   await send(`${BASE}/rollback`, { method: 'POST', body: { reason } });
 }
+
+/** Operations run on the server for up to hours; this asks how far one is. Its result may be large. */
+export const operation = <R>(number: number, signal?: AbortSignal) =>
+  get<O.Operation<R>>(`${BASE}/operations/${number}`, signal);
+
+export async function cancelOperation(number: number): Promise<void> {
+  await send(`${BASE}/operations/${number}`, { method: 'DELETE' });
+}
+
+async function started<R>(path: string, body?: unknown): Promise<O.Operation<R>> {
+  return (await send(`${BASE}/${path}`, { method: 'POST', body })).json() as Promise<O.Operation<R>>;
+}
+
+export const startEmbeddings = (body: { projection: O.Projection; minutes: number }) =>
+  started<O.Embeddings>('embeddings', body);
+
+export const startBacktest = (body: { model?: string; from?: number; to?: number }) =>
+  started<O.Backtest>('backtests', body);
+
+export const startSampling = () => started<O.Sampling>('sampling');

@@ -2,3 +2,4 @@ export * as api from './calls';
 export { ApiError, messageOf, Unreachable } from './client';
 export { serverClock } from './clock';
 export type * from './types';
+export type * from './operations';

@@ -36,9 +36,13 @@ export interface ClusterState {
 /** `[first, count, job]`: consecutive threads of one job, by position in the row. */
 export type Run = [number, number, string];
 
+/** `[first, count]`: threads with consecutive CPU numbers. Positions in a row are in the same order. */
+export type CpuRun = [number, number];
+
 export interface LayoutRow {
   node: string;
   threads: number;
+  cpus?: CpuRun[];
   runs: Run[];
 }
 
@@ -196,6 +200,19 @@ export interface Model {
   data_to?: number | null;
   weights_sha256: string;
   metrics: Record<string, number>;
+  shadow?: Shadow | null;
+}
+
+/** What a version would have reported, next to the champion in the same time. */
+export interface Shadow {
+  from: number;
+  to: number;
+  hours: number;
+  events: number;
+  champion_events: number;
+  common: number;
+  confirmed: number;
+  confirmed_found: number;
 }
 
 export interface Promotion {

@@ -6,7 +6,7 @@ import { edges, ownersOf } from './jobs';
 import { colour, lookup, scoreOf, THRESHOLD } from './palette';
 import { paint, pictureOf, pooled, pooling, summary } from './picture';
 import { placesOf } from './problems';
-import { isSame, parseRows } from './rows';
+import { cpuAt, cpuNumbers, cpuRanges, isSame, parseRows } from './rows';
 
 const space: Space = { width: 1100, height: 600, pixelRatio: 1, nameWidth: 40, scale: 1 };
 const cluster = (nodes: number, threads: number) =>
@@ -215,5 +215,22 @@ describe('rows of the plane', () => {
       { node: 'n2', threads: 3 },
     ]);
     expect(parseRows('')).toEqual([]);
+  });
+});
+
+describe('CPU numbers of a row', () => {
+  const row = { threads: 5, cpus: [[0, 2] as [number, number], [64, 2] as [number, number], [70, 1] as [number, number]] };
+
+  it('follow from runs, in the order of positions', () => {
+    expect(cpuNumbers(row)).toEqual([0, 1, 64, 65, 70]);
+    expect([0, 2, 4].map((position) => cpuAt(row, position))).toEqual([0, 64, 70]);
+    expect(cpuRanges(row)).toBe('0–1, 64–65, 70');
+  });
+
+  it('are positions until the layout arrives', () => {
+    expect(cpuNumbers({ threads: 2 })).toEqual([0, 1]);
+    expect(cpuNumbers({ threads: 3, cpus: [[8, 2]] })).toEqual([0, 1, 2]);
+    expect(cpuAt({}, 3)).toBe(3);
+    expect(cpuRanges({})).toBe('');
   });
 });
