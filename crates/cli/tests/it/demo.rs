@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::node::{Node, NodeSettings};
+use agent::node::{Collector, Node, NodeSettings};
 use agent::ring::Keep;
 use agent::service::Shared;
 use agent::web::Server;
@@ -77,9 +77,9 @@ impl Drop for Demo {
 fn agent(runtime: &tokio::runtime::Runtime) -> u16 {
     let (port, fixture) = (free_port(), workspace().join("fixtures/nodes/slurm-v2"));
     let (proc, cgroup) = (fixture.join("proc"), fixture.join("cgroup"));
-    let settings =
-        NodeSettings::for_recording(NodeName::new("n1").unwrap(), proc, cgroup, Duration::from_secs(1));
-    let mut node = Node::new(settings);
+    let name = NodeName::new("n1").unwrap();
+    let settings = NodeSettings::for_recording(name, proc, cgroup, Duration::from_secs(1));
+    let mut node = Node::new(NodeSettings { collectors: Collector::ALL.to_vec(), ..settings });
     let keep = Keep { time: Millis::HOUR, bytes: usize::MAX };
     let shared = Arc::new(Shared::new(&node, keep, false));
     let limits = Limits { connections: 10, connections_per_peer: 10 };
