@@ -89,3 +89,23 @@ export async function anOperation(kind, path, body) {
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }
+
+/** The longest that half of the frames may take. Beside other tests on a busy machine it has to be more. */
+export const FRAME_MS = Number(process.env.FRAME_MS ?? 25);
+
+/** The median time from frame to frame, in milliseconds, while something is done. */
+export async function medianFrame(page, act) {
+  const frames = page.evaluate(
+    () =>
+      new Promise((resolve) => {
+        const times = [];
+        const next = (time) => (times.push(time) < 120 ? requestAnimationFrame(next) : resolve(times));
+        requestAnimationFrame(next);
+      }),
+  );
+  await act();
+  const times = await frames;
+  const steps = times.slice(1).map((time, index) => time - times[index]);
+  steps.sort((a, b) => a - b);
+  return steps[Math.floor(steps.length / 2)];
+}
