@@ -128,11 +128,14 @@ pub fn into_archive(
     let settings = &settings.numbered_after(&known);
     let n_seconds = settings.campaign_seconds * settings.campaigns.len() as u64;
     let end = settings.start + Millis::from_seconds(n_seconds as i64);
-    let there =
-        archive.snapshot(Selection { from: settings.start, to: end, ..Selection::default() })?.nodes();
-    let ours: Vec<NodeName> = (0..settings.n_nodes as usize).map(node_name).collect::<Result<_, _>>()?;
-    if let Some(node) = there.into_iter().find(|node| ours.contains(node)) {
-        return Err(SimulateError::TimeTaken(node));
+    let time = Selection { from: settings.start, to: end + Millis(1), ..Selection::default() };
+    let there = archive.snapshot(time)?;
+    for node in (0..settings.n_nodes as usize).map(node_name) {
+        let node = node?;
+        // Nodes of a snapshot may have readings of the same hour only.
+        if there.bounds(&node).is_some() {
+            return Err(SimulateError::TimeTaken(node));
+        }
     }
     let jobs = schedule(settings, control.stop())?;
     let labels: Vec<Label> = jobs.iter().map(|job| job.label.clone()).collect();
@@ -242,6 +245,24 @@ mod tests {
         let short = ClusterSettings { campaign_seconds: 599, ..settings() };
         assert!(matches!(rejected(short), SimulateError::CampaignTooShort(599)));
         assert!(matches!(rejected(ClusterSettings { load: 1.0, ..settings() }), SimulateError::Load(_)));
+    }
+
+    #[test]
+    fn a_cluster_may_be_simulated_right_before_other_readings_and_not_at_the_same_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let archive = Archive::open_or_create(folder.path().to_str().unwrap(), &Settings::default()).unwrap();
+        let one = |name: &str, start: Timestamp| {
+            let campaigns = vec![PlannedCampaign { name: name.into(), set: Set::Train }];
+            let settings =
+                ClusterSettings { campaigns, campaign_seconds: 600, start, origin: start, ..settings() };
+            into_archive(&settings, &recorded_model().unwrap(), &archive, &Control::default())
+        };
+        let live = settings().start + Millis::from_seconds(1_800);
+        one("live", live).unwrap();
+        // In the same hour, up to the second before.
+        one("history", live - Millis::from_seconds(601)).unwrap();
+        let taken = one("again", live - Millis::from_seconds(600));
+        assert!(matches!(taken, Err(SimulateError::TimeTaken(_))), "{taken:?}");
     }
 
     #[test]
