@@ -155,7 +155,8 @@ def page(program, seeds, is_first_only):
     lines = [
         "# Verdicts and nightly learning: rehearsed weeks",
         "",
-        f"- Command: `evaluate/run lifecycle`; it runs `tracewise rehearse` with seeds {', '.join(map(str, seeds))}, which no choice has seen.",
+        f"- Command: `{'evaluate/lifecycle.py --first' if is_first_only else 'evaluate/run lifecycle'}`; it runs `tracewise rehearse` with"
+        f" seeds {', '.join(map(str, seeds))}, which no choice has seen.",
         "- Data: simulated, 5 nodes × 32 threads, 6 hours of each of 7 days. Anomalous jobs on days 2, 3, 5 and 7; all jobs behave",
         "  differently from day 4 on; a harmless new kind of job from day 6 on. A scripted administrator answers every event after",
         "  15 minutes.",
