@@ -7,7 +7,7 @@
 //! | one that finds fewer confirmed anomalies than the champion, by more than the margin, is out | a low error is worth nothing if anomalies are reconstructed too |
 //! | one that finds fewer injected faults than the best of all, by more than the margin, is out | it would miss what nobody has confirmed yet |
 //! | of the others, the one with the lowest reconstruction error on normal jobs wins | as in the paper |
-//! | the champion stays unless it is out itself, or the winner's error is lower by more than a tie | every change has a cost |
+//! | the champion stays unless it finds fewer injected faults than the best by more than twice the margin, or the winner's error is lower by more than a tie | every change has a cost, and faults are injected into few jobs |
 //!
 //! Injected faults count beside confirmed anomalies, because only what a champion found can be confirmed: a champion that is
 //! blind to a kind of anomaly would never be replaced.
@@ -18,6 +18,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::shadow::ShadowFigures;
+
+/// A champion has to find so many margins less than the best before it loses its place: the figures are of few jobs.
+const CHAMPION_MARGINS: f64 = 2.0;
 
 /// What a detector did on the held-out data of a night.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -108,7 +111,7 @@ impl Policy {
         let reference = [confirmed, best(|figures| figures.injected_found)];
         for (figures, objection) in candidates.iter().zip(&mut objections) {
             if let (Some(figures), None) = (figures, &objection) {
-                *objection = self.blindness(figures, reference);
+                *objection = blindness(figures, reference, self.found_margin);
             }
         }
         let allowed = candidates.iter().zip(&objections).enumerate();
@@ -116,7 +119,8 @@ impl Policy {
             figures.filter(|_| objection.is_none()).map(|figures| (index, figures.reconstruction_error))
         });
         let lowest = allowed.min_by(|a, b| a.1.total_cmp(&b.1));
-        let blindness = champion.and_then(|champion| self.blindness(champion, reference));
+        let blindness = champion
+            .and_then(|champion| blindness(champion, reference, CHAMPION_MARGINS * self.found_margin));
         let before = champion.map(|champion| champion.reconstruction_error);
         let (winner, reason) = match (lowest, before, blindness) {
             (None, Some(_), _) => (None, "no candidate is as good as the champion".to_owned()),
@@ -152,17 +156,6 @@ impl Policy {
             .then(|| format!("it raises {n_false} false events, and not {allowed}"))
     }
 
-    /// What a detector does not find, where the best find `reference`: of confirmed anomalies, and of injected faults.
-    fn blindness(&self, figures: &Figures, reference: [f64; 2]) -> Option<String> {
-        let found = [figures.found(), figures.injected_found];
-        let names =
-            [if figures.n_anomalies > 0 { "anomalies" } else { "injected faults" }, "injected faults"];
-        let mut all = names.into_iter().zip(found.into_iter().zip(reference));
-        let (name, (found, reference)) =
-            all.find(|(_, (found, reference))| *found < reference - self.found_margin)?;
-        Some(format!("it finds {:.0} % of the {name}, and not {:.0} %", 100.0 * found, 100.0 * reference))
-    }
-
     /// Why a challenger is not promoted after its time in shadow mode.
     pub fn shadow_objection(&self, figures: &ShadowFigures) -> Option<String> {
         let ShadowFigures { n_events, n_champion_events, n_confirmed, n_confirmed_found, .. } = *figures;
@@ -177,6 +170,16 @@ impl Policy {
         }
         None
     }
+}
+
+/// What a detector does not find, by more than a margin, where the best find `reference`: of confirmed anomalies, and of
+/// injected faults.
+fn blindness(figures: &Figures, reference: [f64; 2], margin: f64) -> Option<String> {
+    let found = [figures.found(), figures.injected_found];
+    let names = [if figures.n_anomalies > 0 { "anomalies" } else { "injected faults" }, "injected faults"];
+    let mut all = names.into_iter().zip(found.into_iter().zip(reference));
+    let (name, (found, reference)) = all.find(|(_, (found, reference))| *found < reference - margin)?;
+    Some(format!("it finds {:.0} % of the {name}, and not {:.0} %", 100.0 * found, 100.0 * reference))
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ impl Night {
         let config = folder.join("tracewise.toml");
         let text = format!(
             "[detector.train]\nn_epochs = 2\n[serve]\ndata = {data:?}\n\
-             [serve.learning]\ncandidates = [\"ae\", \"pca\"]\nhistory = \"3h\"\n{more}"
+             [serve.learning]\ncandidates = [\"ae\", \"pca\"]\nwarm_start = false\nhistory = \"3h\"\n{more}"
         );
         std::fs::write(&config, text).unwrap();
         Self { _folder: None, config, data }
