@@ -91,7 +91,9 @@ pub struct Decision {
 impl Policy {
     /// Decides. A candidate without figures could not be trained.
     pub fn decide(&self, champion: Option<&Figures>, candidates: &[Option<Figures>]) -> Decision {
-        let fewest = candidates.iter().flatten().map(|figures| figures.n_false_events).min();
+        // One that has diverged raises no events at all, and is not a reference.
+        let usable = candidates.iter().flatten().filter(|figures| figures.reconstruction_error.is_finite());
+        let fewest = usable.map(|figures| figures.n_false_events).min();
         let allowed = champion.map(|champion| champion.n_false_events).or(fewest);
         let Some(allowed) = allowed else {
             let objections = vec![Some("it could not be trained".to_owned()); candidates.len()];
@@ -217,6 +219,13 @@ mod tests {
         assert!(objects(0, "80 % of the anomalies, and not 90 %"), "{:?}", decision.objections);
         assert!(objects(1, "3 false events") && objects(2, "trained") && objects(5, "not a number"));
         assert_eq!(decision.objections[3], None);
+    }
+
+    #[test]
+    fn a_candidate_that_has_diverged_is_not_a_reference() {
+        let candidates = [Some(figures(f64::NAN, 0, 0)), Some(figures(0.005, 9, 4))];
+        assert_eq!(Policy::default().decide(None, &candidates).winner, Some(1));
+        assert_eq!(Policy::default().decide(None, &candidates[..1]).winner, None);
     }
 
     #[test]
