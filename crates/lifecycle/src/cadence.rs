@@ -7,8 +7,6 @@ use crate::competition::{Night, NightTimings};
 
 /// Learning may take so much of the time; the rest is for scoring.
 const LEARNING_SHARE: f64 = 0.5;
-/// Nights that are looked at.
-const MAX_NIGHTS: usize = 30;
 /// Numbers of threads, as multiples of the last night's.
 const SIZES: [usize; 5] = [1, 2, 5, 10, 100];
 const DAY: f64 = 86_400.0;
@@ -42,9 +40,12 @@ pub struct CadenceAtSize {
 }
 
 impl Cadence {
+    /// Nights that are enough to derive it from.
+    pub const MAX_NIGHTS: usize = 30;
+
     /// The cadence that nights allow, the newest first; `None` without a night whose size is known.
     pub fn of(nights: &[Night]) -> Option<Self> {
-        let known: Vec<&Night> = nights.iter().filter(|night| night.n_threads > 0).take(MAX_NIGHTS).collect();
+        let known: Vec<&Night> = nights.iter().filter(|night| night.n_threads > 0).collect();
         let last = known.first()?;
         let points: Vec<(f64, f64)> =
             known.iter().map(|night| (night.n_threads as f64, night.timings.total())).collect();

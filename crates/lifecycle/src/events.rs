@@ -12,7 +12,7 @@ use workload::{JobId, NodeName, Timestamp};
 
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
-use crate::verdicts::{Standing, in_force};
+use crate::verdicts::{Standing, hiding, in_force};
 
 /// The most events that are compared with one.
 const MAX_COMPARED: i64 = 10_000;
@@ -98,11 +98,7 @@ impl Store {
         }
         let hidden_by = match &row {
             Some(row) => row.try_get(1)?,
-            None => {
-                let regions = in_force(&mut transaction, now).await?.into_iter();
-                let mut hiding = regions.filter(|(of, region)| of == model && region.region.hides(event));
-                hiding.next().map(|(_, region)| region.verdict)
-            }
+            None => hiding(&in_force(&mut transaction, now).await?, model, event),
         };
         sqlx::query(
             "INSERT INTO events

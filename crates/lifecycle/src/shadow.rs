@@ -1,5 +1,5 @@
-//! A challenger in shadow mode: it scores the same windows as the champion, and what it would have reported is recorded
-//! beside the events of the champion, to be compared with them.
+//! A challenger in shadow mode scores the same windows as the champion. Its events are recorded in tables of their own and
+//! compared with those of the champion; nobody is told about them.
 
 use detect::{Event, EventChange};
 use serde::Serialize;
@@ -11,7 +11,7 @@ use crate::events::parsed;
 use crate::registry::{Alias, Promotion, Registry, RegistryError};
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
-use crate::verdicts::{Standing, VettedEvent, in_force};
+use crate::verdicts::{Standing, VettedEvent, hiding, in_force};
 
 /// Events that begin within this time are about the same thing.
 const SAME_WITHIN: Millis = Millis(600_000);
@@ -86,8 +86,7 @@ impl Store {
         let event = change.event();
         let mut connection = self.writer().await?;
         let mut transaction = connection.begin().await?;
-        let regions = in_force(&mut transaction, now).await?;
-        if regions.iter().any(|(of, region)| of == model && region.region.hides(event)) {
+        if hiding(&in_force(&mut transaction, now).await?, model, event).is_some() {
             return Ok(());
         }
         sqlx::query(
@@ -142,41 +141,42 @@ impl Store {
         let own =
             rows.iter().map(|row| parsed(&row.try_get::<String, _>(0)?)).collect::<Result<Vec<_>, _>>()?;
         let (from, to) = (Timestamp(row.try_get(0)?), Timestamp(row.try_get(1)?));
-        // What was open when it began is found by it, too.
+        // The challenger also finds events that were already open when it began.
         let mut of_champion = self.vetted_events(from - LONGEST_EVENT).await?;
         of_champion.retain(|vetted| {
             let event = &vetted.event.event;
             event.opened <= to && event.end.is_none_or(|end| end > from) && vetted.event.hidden_by.is_none()
         });
         let hours = row.try_get::<i64, _>(2)? as f64 / Millis::HOUR.0 as f64;
-        Ok(Some(compare(
-            &own,
-            &of_champion,
-            ShadowFigures {
-                from,
-                to,
-                hours,
-                n_events: 0,
-                n_champion_events: 0,
-                n_common: 0,
-                n_confirmed: 0,
-                n_confirmed_found: 0,
-            },
-        )))
+        Ok(Some(ShadowFigures::new((from, to), hours, &own, &of_champion)))
     }
 }
 
-/// Counts what the events of a challenger and of the champion have in common.
-fn compare(own: &[Event], of_champion: &[VettedEvent], empty: ShadowFigures) -> ShadowFigures {
-    let mut figures = ShadowFigures { n_events: own.len(), n_champion_events: of_champion.len(), ..empty };
-    for vetted in of_champion {
-        let is_found = own.iter().any(|event| is_same_event(event, &vetted.event.event));
-        let is_confirmed = vetted.standing() == Standing::Anomaly;
-        figures.n_common += usize::from(is_found);
-        figures.n_confirmed += usize::from(is_confirmed);
-        figures.n_confirmed_found += usize::from(is_confirmed && is_found);
+impl ShadowFigures {
+    /// Counts what the events of a challenger and of the champion have in common.
+    fn new(
+        (from, to): (Timestamp, Timestamp),
+        hours: f64,
+        own: &[Event],
+        of_champion: &[VettedEvent],
+    ) -> Self {
+        let count = |is_counted: &dyn Fn(&VettedEvent) -> bool| {
+            of_champion.iter().filter(|vetted| is_counted(vetted)).count()
+        };
+        let is_found =
+            |vetted: &VettedEvent| own.iter().any(|event| is_same_event(event, &vetted.event.event));
+        let is_confirmed = |vetted: &VettedEvent| vetted.standing() == Standing::Anomaly;
+        Self {
+            from,
+            to,
+            hours,
+            n_events: own.len(),
+            n_champion_events: of_champion.len(),
+            n_common: count(&is_found),
+            n_confirmed: count(&is_confirmed),
+            n_confirmed_found: count(&|vetted| is_confirmed(vetted) && is_found(vetted)),
+        }
     }
-    figures
 }
 
 /// Whether two events are about the same thing: they share a job, or are about the same node or cluster, and overlap or
@@ -228,16 +228,6 @@ mod tests {
 
     #[test]
     fn a_challenger_has_to_report_what_was_confirmed_and_not_more_events() {
-        let empty = ShadowFigures {
-            from: Timestamp(0),
-            to: Timestamp(0),
-            hours: 24.0,
-            n_events: 0,
-            n_champion_events: 0,
-            n_common: 0,
-            n_confirmed: 0,
-            n_confirmed_found: 0,
-        };
         let of_champion = [
             reported(event(1, "a", 1_000), true),
             reported(event(2, "b", 2_000), false),
@@ -245,7 +235,7 @@ mod tests {
         ];
         // The same job later on is another event.
         let own = [event(9, "a", 1_020), event(8, "c", 2_000)];
-        let figures = compare(&own, &of_champion, empty);
+        let figures = ShadowFigures::new((Timestamp(0), Timestamp(0)), 24.0, &own, &of_champion);
         assert_eq!((figures.n_events, figures.n_champion_events, figures.n_common), (2, 3, 1));
         assert_eq!((figures.n_confirmed, figures.n_confirmed_found), (2, 1));
         let policy = Policy::default();

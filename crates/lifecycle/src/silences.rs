@@ -17,12 +17,12 @@ pub struct Silence {
 impl Store {
     /// The verdicts that hide events now.
     pub async fn hiding_verdicts(&self, now: Timestamp) -> Result<Vec<Verdict>, StoreError> {
-        let vetted = self.vetted_events(Timestamp::MIN).await?.into_iter();
-        let normal = vetted.filter(|vetted| vetted.standing() == Standing::Normal);
+        let of_events = self.verdicts_by_event().await?.into_values();
+        let normal = of_events.filter(|verdicts| Standing::of(verdicts) == Standing::Normal);
         let is_hiding = |verdict: &Verdict| {
             verdict.answer == Answer::Normal && verdict.undone.is_none() && verdict.expires > now
         };
-        Ok(normal.flat_map(|vetted| vetted.verdicts).filter(is_hiding).collect())
+        Ok(normal.flatten().filter(is_hiding).collect())
     }
 
     /// The silences in an Alertmanager, as far as they are known.

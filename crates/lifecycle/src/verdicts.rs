@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
+use detect::Event;
 use serde::{Deserialize, Serialize};
 use sqlx::any::AnyRow;
 use sqlx::{Any, Connection, Row, Transaction};
@@ -31,17 +32,6 @@ impl Answer {
             Self::Normal => "normal",
             Self::Unsure => "unsure",
         }
-    }
-}
-
-impl FromStr for Standing {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let all = [Self::Unvetted, Self::Anomaly, Self::Normal, Self::Unsure, Self::Disputed];
-        let found = all.into_iter().find(|standing| standing.name() == text);
-        found
-            .ok_or_else(|| format!("{text:?} is not `unvetted`, `anomaly`, `normal`, `unsure` or `disputed`"))
     }
 }
 
@@ -344,7 +334,7 @@ impl Store {
     }
 
     /// All verdicts about each event, in order.
-    async fn verdicts_by_event(&self) -> Result<BTreeMap<String, Vec<Verdict>>, StoreError> {
+    pub(crate) async fn verdicts_by_event(&self) -> Result<BTreeMap<String, Vec<Verdict>>, StoreError> {
         let rows = sqlx::query("SELECT * FROM verdicts ORDER BY number").fetch_all(self.readers()).await?;
         let mut by_event: BTreeMap<String, Vec<Verdict>> = BTreeMap::new();
         for row in &rows {
@@ -452,6 +442,12 @@ pub(crate) async fn in_force(
     Ok(regions)
 }
 
+/// The verdict that hides an event of a model, among the regions in force.
+pub(crate) fn hiding(regions: &[(String, RegionInForce)], model: &str, event: &Event) -> Option<i64> {
+    let mut of_model = regions.iter().filter(|(of, _)| of == model);
+    of_model.find(|(_, region)| region.region.hides(event)).map(|(_, region)| region.verdict)
+}
+
 /// Hides and shows events as the regions in force say, and notes it as a change of those that are open.
 async fn apply(transaction: &mut Transaction<'_, Any>, now: Timestamp) -> Result<(), StoreError> {
     let regions = in_force(transaction, now).await?;
@@ -468,10 +464,7 @@ async fn apply(transaction: &mut Transaction<'_, Any>, now: Timestamp) -> Result
         let wanted = if let Some((_, own)) = own {
             Some(own.verdict)
         } else if event.is_open() {
-            let hides = |(model, region): &&(String, RegionInForce)| {
-                *model == recorded.model && region.region.hides(event)
-            };
-            regions.iter().find(hides).map(|(_, region)| region.verdict)
+            hiding(&regions, &recorded.model, event)
         } else {
             // What is over stays hidden as long as the verdict that hid it is in force.
             recorded.hidden_by.filter(|number| regions.iter().any(|(_, region)| region.verdict == *number))

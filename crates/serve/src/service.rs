@@ -375,9 +375,7 @@ impl Modelling {
                 Ok(Some(loaded)) => {
                     in_use = Some(loaded.model.version.clone());
                     verdicts = Verdicts::default();
-                    let library = self.prepare(&loaded, &mut verdicts);
-                    let model =
-                        Model { version: loaded.model.version, detector: Arc::new(loaded.detector), library };
+                    let model = self.prepared(loaded, &mut verdicts);
                     // Scoring has ended: the service is stopping.
                     if models.send(model).is_err() {
                         return;
@@ -434,8 +432,8 @@ impl Modelling {
         Ok(loaded.filter(|loaded| Some(loaded.model.version.as_str()) != in_use))
     }
 
-    /// What a model needs before it is used: regions of earlier verdicts, and jobs to compare events with.
-    fn prepare(&self, loaded: &Loaded, verdicts: &mut Verdicts) -> Library {
+    /// A model with what it needs before it is used: regions of earlier verdicts, and jobs to compare events with.
+    fn prepared(&self, loaded: Loaded, verdicts: &mut Verdicts) -> Model {
         let now = Timestamp::from(SystemTime::now());
         let (model, detector) = (&loaded.model.version, &loaded.detector);
         let state = self.runtime.block_on(self.service.store.verdict_state());
@@ -445,10 +443,11 @@ impl Modelling {
             vetting.library(detector, &mut verdicts.points, now).await
         });
         verdicts.state = state.ok();
-        prepared.unwrap_or_else(|error| {
+        let library = prepared.unwrap_or_else(|error| {
             tracing::warn!("events are not compared with earlier ones: {error}");
             Library::default()
-        })
+        });
+        Model { version: loaded.model.version, detector: Arc::new(loaded.detector), library }
     }
 
     /// Uses the verdicts that were given since the last look.
@@ -487,10 +486,7 @@ impl Modelling {
             });
             loaded.inspect_err(|error| tracing::warn!("{error}; it is not in shadow mode")).ok()
         });
-        let model = challenger.map(|loaded| {
-            let library = self.prepare(&loaded, &mut Verdicts::default());
-            Model { version: loaded.model.version, detector: Arc::new(loaded.detector), library }
-        });
+        let model = challenger.map(|loaded| self.prepared(loaded, &mut Verdicts::default()));
         self.service.scoring.use_challenger(model);
     }
 

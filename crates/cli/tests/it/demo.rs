@@ -42,7 +42,7 @@ impl Demo {
         output.read_line(&mut line).unwrap();
         assert!(line.contains(&port.to_string()), "{line}");
         assert!(begin.elapsed() < Duration::from_secs(10), "the page answers within 10 s");
-        // What it prints later is not needed, and must not stop it.
+        // Read everything that it prints later, so that it never waits for a reader.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(drop));
         Self { child, port, _data: data }
     }

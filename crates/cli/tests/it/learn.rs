@@ -129,7 +129,7 @@ fn a_promotion_or_a_verdict_that_is_killed_happens_wholly_or_not_at_all() {
         killed(&mut night.command(&["models", "promote", version, "--reason", "a test"]), attempt);
         killed(&mut night.command(&["review", &id(attempt), "--answer", "unsure"]), attempt);
     }
-    // Whoever is champion can be used, and the store is as if the others had never been called.
+    // The champion can be loaded, and every promotion and verdict in the store has its entry in the audit log.
     json_of(&mut night.command(&["models", "show", "--json"]));
     let (n_promotions, n_verdicts, n_audited) = runtime.block_on(async {
         let store = Store::open_file(&path).await.unwrap();

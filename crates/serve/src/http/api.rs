@@ -295,6 +295,11 @@ pub async fn job(State(service): Shared, Path(name): Path<String>) -> Result<Jso
     Ok(Json(JobDetail { nodes, events }))
 }
 
+/// A time as seconds since 1970.
+pub fn seconds(time: Timestamp) -> f64 {
+    time.0 as f64 / 1e3
+}
+
 /// A time in seconds since 1970.
 pub fn time_of(seconds: Option<f64>) -> Result<Option<Timestamp>, ApiError> {
     match seconds {

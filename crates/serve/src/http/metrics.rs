@@ -51,13 +51,12 @@ pub async fn expose(service: &Service, sink: &mut impl Sink) {
     if let Ok(nights) = service.store.nights(1).await {
         expose_night(nights.first(), sink);
     }
-    if let Ok(Some(challenger)) = service.registry.challenger().await
-        && let Ok(figures) = service.store.shadow_figures(&challenger.version).await
-    {
-        expose_shadow(&challenger.version, figures.as_ref(), sink);
-    } else {
-        expose_shadow("", None, sink);
-    }
+    let challenger = service.registry.challenger().await.ok().flatten().map(|holder| holder.version);
+    let figures = match &challenger {
+        Some(version) => service.store.shadow_figures(version).await.ok().flatten(),
+        None => None,
+    };
+    expose_shadow(challenger.as_deref().unwrap_or_default(), figures.as_ref(), sink);
 }
 
 /// What the challenger would have reported.

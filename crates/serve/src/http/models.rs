@@ -13,7 +13,7 @@ use utoipa::{IntoParams, ToSchema};
 use workload::Timestamp;
 
 use super::access::Client;
-use super::api::{List, Shared};
+use super::api::{List, Shared, seconds};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path, Query};
 
@@ -38,7 +38,7 @@ pub struct ModelItem {
     pub data_to: Option<f64>,
     pub weights_sha256: String,
     pub metrics: BTreeMap<String, f64>,
-    /// What it would have reported beside the champion; null if it never was in shadow mode.
+    /// Its events in shadow mode, compared with those of the champion; null if it was never in shadow mode.
     pub shadow: Option<ShadowItem>,
 }
 
@@ -123,10 +123,6 @@ impl From<Promotion> for PromotionItem {
             reason: promotion.reason,
         }
     }
-}
-
-fn seconds(time: Timestamp) -> f64 {
-    time.0 as f64 / 1e3
 }
 
 /// All versions of the model, the newest first.

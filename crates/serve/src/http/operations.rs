@@ -18,7 +18,7 @@ use utoipa::ToSchema;
 use workload::{Control, JobId, Millis, Timestamp};
 
 use super::access::Client;
-use super::api::{List, Shared, time_of};
+use super::api::{List, Shared, seconds, time_of};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path};
 use crate::backtest::BacktestQuery;
@@ -63,7 +63,7 @@ impl OperationItem {
             number: operation.number,
             kind: operation.kind,
             actor: operation.actor.clone(),
-            started: operation.started.0 as f64 / 1e3,
+            started: seconds(operation.started),
             state,
             progress: if state == "done" { 1.0 } else { operation.progress() },
             error,

@@ -18,7 +18,7 @@ use utoipa::{IntoParams, ToSchema};
 use workload::{Control, Millis, NodeName, Timestamp};
 
 use super::access::Client;
-use super::api::{List, Shared, time_of};
+use super::api::{List, Shared, seconds, time_of};
 use super::error::{ApiError, ErrorBody};
 use super::events::{EventItem, Standings};
 use super::extract::{JsonBody, Path, Query};
@@ -120,10 +120,6 @@ impl From<Verdict> for VerdictItem {
             is_undone: verdict.undone.is_some(),
         }
     }
-}
-
-fn seconds(time: Timestamp) -> f64 {
-    time.0 as f64 / 1e3
 }
 
 fn now() -> Timestamp {

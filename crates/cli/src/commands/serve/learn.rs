@@ -25,16 +25,13 @@ use crate::output::{eprint_note, print, print_json, print_table};
 use crate::signals::stop_on_signals;
 use crate::times::show_time;
 
-/// Nights that a cadence is derived from.
-const MAX_NIGHTS: usize = 30;
-
 pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
     match command {
         LearnCommand::Tonight { store, night, json } => tonight(&store, night, json, config)?,
         LearnCommand::Candidate { folder, number } => candidate(&folder, number)?,
         LearnCommand::Cadence { store, json } => {
             let nights = runtime()?.block_on(async {
-                Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(MAX_NIGHTS).await?)
+                Ok::<_, anyhow::Error>(open_store(&store, config).await?.nights(Cadence::MAX_NIGHTS).await?)
             })?;
             let cadence =
                 Cadence::of(&nights).context("no night has been held yet: tracewise learn tonight")?;
