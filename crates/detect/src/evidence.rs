@@ -106,6 +106,11 @@ impl Evidence {
         }
     }
 
+    /// Whether it is about the windows of threads. Memory and the CPU time of others are not in them.
+    pub const fn is_of_windows(self) -> bool {
+        !matches!(self, Self::Memory | Self::ForeignCpu)
+    }
+
     /// Whether it has to last for longer than a window.
     pub const fn is_lasting(self) -> bool {
         matches!(self, Self::LastingError | Self::LastingThread | Self::LastingJob | Self::LastingCombined)

@@ -1,5 +1,7 @@
 //! The labelled jobs that events are compared with.
 
+use std::collections::BTreeSet;
+
 use workload::JobId;
 
 use crate::data::KnownJobs;
@@ -15,20 +17,35 @@ const MAX_KINDS: usize = 3;
 pub struct Library {
     pub(crate) points: Vec<LabelledPoint>,
     pub(crate) known: KnownJobs,
+    /// Anomalous jobs whose windows look like normal ones.
+    with_normal_windows: BTreeSet<JobId>,
     classifier: Option<KindClassifier>,
 }
 
 impl Library {
     pub fn new(points: Vec<LabelledPoint>, known: KnownJobs) -> Self {
         let classifier = KindClassifier::fit(&points);
-        Self { points, known, classifier }
+        Self { points, known, with_normal_windows: BTreeSet::new(), classifier }
+    }
+
+    /// Names anomalous jobs whose windows look like normal ones: their memory or other processes on their threads are
+    /// anomalous. They have a name, and their windows are not known to be bad.
+    #[must_use]
+    pub fn with_normal_windows(self, jobs: BTreeSet<JobId>) -> Self {
+        Self { with_normal_windows: jobs, ..self }
+    }
+
+    /// The points that regions are fitted to.
+    pub(crate) fn region_points(&self) -> Vec<LabelledPoint> {
+        let is_used = |point: &&LabelledPoint| !self.with_normal_windows.contains(&point.job);
+        self.points.iter().filter(is_used).cloned().collect()
     }
 
     /// The labelled jobs without some of them.
     #[must_use]
     pub fn without(self, is_left_out: impl Fn(&JobId) -> bool) -> Self {
         let points = self.points.into_iter().filter(|point| !is_left_out(&point.job)).collect();
-        Self::new(points, self.known)
+        Self::new(points, self.known).with_normal_windows(self.with_normal_windows)
     }
 
     /// The most similar kinds; a job does not vouch for itself.

@@ -4,6 +4,7 @@ use statrs::distribution::{ContinuousCDF, Normal};
 use workload::{Cpu, Owner};
 
 use crate::calibration::Threshold;
+use crate::data::KnownJobs;
 use crate::detector::Finding;
 use crate::evidence::{Evidence, Observation, computing_fraction};
 use crate::explain::{Explanation, explain_error};
@@ -32,6 +33,8 @@ pub struct Opening<'a> {
     pub threshold: f64,
     /// The most similar known kinds.
     pub kinds: &'a [KindMatch],
+    /// Which of them are bad.
+    pub known: &'a KnownJobs,
 }
 
 impl Opening<'_> {
@@ -105,8 +108,8 @@ impl Opening<'_> {
     }
 
     fn region(&self) -> String {
-        let nearest = self.kinds.iter().find(|kind| kind.is_inside).or(self.kinds.first());
-        nearest.map_or(String::new(), |kind| {
+        let mut bad = self.kinds.iter().filter(|kind| self.known.is_anomalous_kind(&kind.kind));
+        bad.next().map_or("its windows are like those of anomalies that are known".into(), |kind| {
             format!(
                 "its windows are like those of {}, which is known to be bad ({:.0} % sure, at {:.1} of the radius of its \
                  region)",

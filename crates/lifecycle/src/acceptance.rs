@@ -6,7 +6,7 @@
 use detect::{Event, EventSubject, EventWindow, Evidence};
 use learn::stats::squared_distance;
 use serde::{Deserialize, Serialize};
-use workload::{Millis, NodeName, Timestamp};
+use workload::{Millis, NodeName};
 
 /// The fraction of an event's windows that have another one of the event within the radius, and how much farther away
 /// than that a window of another event may be.
@@ -95,7 +95,8 @@ impl AcceptedRegion {
         let every = windows.len().div_ceil(MAX_POINTS);
         let kept: Vec<&EventWindow> = windows.iter().step_by(every).collect();
         let radius = spread(&kept, window_length) * SPREAD_FACTOR;
-        let points: Vec<Vec<f32>> = kept.iter().map(|window| window.finding.embedding.clone()).collect();
+        let mut points: Vec<Vec<f32>> = kept.iter().map(|window| window.finding.embedding.clone()).collect();
+        points.dedup();
         let mut region = Self {
             subject: event.subject,
             level: event.level,
@@ -132,16 +133,16 @@ impl AcceptedRegion {
 }
 
 /// How far the windows of an event are from each other: the distance within which nearly all of them have another one
-/// that does not overlap with them, or is of another thread.
+/// that does not overlap with them. Threads of a job may share an embedding, so windows of the same time do not count.
 fn spread(windows: &[&EventWindow], window_length: Millis) -> f64 {
+    let (Some(first), Some(last)) = (windows.first(), windows.last()) else { return 0.0 };
+    // All windows of a short event overlap.
+    let min_gap = window_length.0.min((last.start - first.start).0 / 2).max(1);
     let mut nearest: Vec<f64> = Vec::new();
-    for (at, window) in windows.iter().enumerate() {
-        let is_other = |other: &Timestamp| (*other - window.start).0.abs() >= window_length.0;
-        let distances = windows
-            .iter()
-            .enumerate()
-            .filter(|(index, other)| *index != at && (is_other(&other.start) || other.start == window.start))
-            .map(|(_, other)| squared_distance(&other.finding.embedding, &window.finding.embedding));
+    for window in windows {
+        let others = windows.iter().filter(|other| (other.start - window.start).0.abs() >= min_gap);
+        let distances =
+            others.map(|other| squared_distance(&other.finding.embedding, &window.finding.embedding));
         let least = distances.fold(f64::INFINITY, f64::min).sqrt();
         if least.is_finite() {
             nearest.push(least);
@@ -156,7 +157,7 @@ fn spread(windows: &[&EventWindow], window_length: Millis) -> f64 {
 mod tests {
     use detect::Finding;
     use serde_json::json;
-    use workload::Owner;
+    use workload::{Owner, Timestamp};
 
     use super::*;
 
@@ -201,6 +202,28 @@ mod tests {
         assert!(!region.hides(&Event { level: Evidence::Memory, ..near.clone() }), "for another reason");
         assert!(!region.hides(&Event { node: Some(NodeName::new("n2").unwrap()), ..near }));
         assert!(!region.hides(&event("b", &[1.0])), "of another model");
+    }
+
+    #[test]
+    fn threads_that_share_an_embedding_do_not_shrink_a_region() {
+        let shared: Vec<EventWindow> =
+            windows().into_iter().flat_map(|window| [window.clone(), window]).collect();
+        let accepted = event("a", &[0.0, 0.0]);
+        let region = AcceptedRegion::around(&accepted, &shared, AcceptedScope::Cluster, LENGTH, []).unwrap();
+        assert!((region.radius - 0.15).abs() < 1e-6, "{}", region.radius);
+        assert!(region.hides(&event("b", &[1.04, 0.1])));
+    }
+
+    #[test]
+    fn the_windows_of_a_short_event_may_overlap() {
+        let short: Vec<EventWindow> = windows()
+            .into_iter()
+            .take(4)
+            .map(|window| EventWindow { start: Timestamp(window.start.0 / 10), ..window })
+            .collect();
+        let accepted = event("a", &[0.0, 0.0]);
+        let region = AcceptedRegion::around(&accepted, &short, AcceptedScope::Cluster, LENGTH, []).unwrap();
+        assert!(region.radius > 0.1 && region.radius < 0.4, "{}", region.radius);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! These functions read the archive and examine windows, so they block for a moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use archive::Archive;
@@ -156,6 +156,7 @@ impl Vetting<'_> {
         let mut points: Vec<LabelledPoint> = known.labelled.iter().flatten().cloned().collect();
         let vetted = self.store.vetted_events(Timestamp::MIN).await?;
         let confirmed: Vec<&VettedEvent> = confirmed(&vetted).take(MAX_ANOMALIES).collect();
+        let mut with_normal_windows = BTreeSet::new();
         for vetted in &confirmed {
             let event = &vetted.event.event;
             let Some(job) = event.jobs.first().filter(|_| event.subject == EventSubject::Job) else {
@@ -172,6 +173,9 @@ impl Vetting<'_> {
             let of_event = known.anomalies.get(&event.id).into_iter().flatten();
             points.extend(of_event.map(|point| LabelledPoint { kind: kind.to_owned(), ..point.clone() }));
             labels.extend(label(vetted, kind, job, now));
+            if !event.level.is_of_windows() {
+                with_normal_windows.insert(job.clone());
+            }
         }
         // Labelled jobs show what is normal.
         if known.normal.is_none() && !confirmed.is_empty() && !has_labels {
@@ -179,7 +183,7 @@ impl Vetting<'_> {
             known.normal = Some(self.normal_points(detector, suspects)?);
         }
         points.extend(known.normal.iter().flatten().cloned());
-        Ok(Library::new(points, KnownJobs::new(&labels)))
+        Ok(Library::new(points, KnownJobs::new(&labels)).with_normal_windows(with_normal_windows))
     }
 
     /// Windows of jobs that no event was about, from the end of the time that a detector was trained with.

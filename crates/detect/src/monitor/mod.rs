@@ -130,7 +130,7 @@ impl<'a> Monitor<'a> {
     ) -> Result<Self, DetectError> {
         let calibration = detector.calibration.as_ref().ok_or(DetectError::NotCalibrated)?;
         let probability = calibration.probability(Evidence::Region);
-        let regions = Regions::fit(&library.points, &library.known, probability);
+        let regions = Regions::fit(&library.region_points(), &library.known, probability);
         Ok(Self {
             detector,
             calibration,
@@ -149,7 +149,7 @@ impl<'a> Monitor<'a> {
     /// Compares events with other labelled jobs from now on.
     pub fn use_library(&mut self, library: Library) {
         let probability = self.calibration.probability(Evidence::Region);
-        self.regions = Regions::fit(&library.points, &library.known, probability);
+        self.regions = Regions::fit(&library.region_points(), &library.known, probability);
         self.library = library;
     }
 
@@ -357,6 +357,7 @@ impl<'a> Monitor<'a> {
             observation,
             threshold,
             kinds: &kinds,
+            known: &self.library.known,
         };
         let Reasons { why, channels, threads } = opening.reasons();
         let jobs: Vec<JobId> = match subject {
