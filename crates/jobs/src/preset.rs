@@ -38,6 +38,16 @@ impl Preset {
         }
     }
 
+    /// The layout of a table: the one that has most of its columns, or [`Self::Csv`].
+    pub fn of(table: &Table) -> Self {
+        let n_columns = |preset: &Self| {
+            preset.roles().into_keys().filter(|column| table.column(column).is_some()).count()
+        };
+        let has_submission =
+            |preset: &Self| preset.submission_column().is_some_and(|column| table.column(column).is_some());
+        Self::ALL.into_iter().filter(has_submission).max_by_key(n_columns).unwrap_or(Self::Csv)
+    }
+
     /// Converts what the layout writes in its own way: units of limits, steps of jobs.
     pub(crate) fn normalise(self, table: &mut Table, warnings: &mut Vec<Warning>) {
         match self {
@@ -180,5 +190,22 @@ fn drop_job_steps(table: &mut Table, warnings: &mut Vec<Warning>) {
     if n_steps > 0 && !jobs.is_empty() {
         warnings.push(Warning::JobSteps { n_steps });
         *table = std::mem::take(table).select(&jobs);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layouts_are_recognised_by_their_columns() {
+        let table = |names: Vec<&str>| {
+            let column = |name: &str| Column::from_cells(name, ["1"].into_iter());
+            Table { columns: names.into_iter().map(column).collect(), notes: Vec::new() }
+        };
+        for preset in Preset::ALL {
+            assert_eq!(Preset::of(&table(preset.roles().into_keys().collect())), preset);
+        }
+        assert_eq!(Preset::of(&table(vec!["submitted", "seconds"])), Preset::Csv);
     }
 }

@@ -19,6 +19,8 @@ pub enum ServeError {
     Registry(#[from] lifecycle::RegistryError),
     #[error(transparent)]
     Detector(#[from] detect::DetectError),
+    #[error(transparent)]
+    Workflows(#[from] workflows::Error),
     #[error("cannot listen on {address}: {source}")]
     Listen { address: SocketAddr, source: std::io::Error },
     #[error(

@@ -10,6 +10,7 @@ mod export;
 pub mod http;
 mod ingest;
 mod input;
+mod job_traces;
 pub mod learning;
 mod live;
 pub mod mlflow;
@@ -27,6 +28,8 @@ mod settings;
 mod shadow;
 mod tasks;
 mod traces;
+mod uploads;
+mod workflow_runs;
 
 pub use counts::{Counts, Ignored, Input};
 pub use error::ServeError;

@@ -7,7 +7,8 @@ use serde_json::Value;
 use crate::settings::ServeSettings;
 
 /// Settings that take effect only when the service starts.
-const AT_START: [&str; 7] = ["listen", "data", "cluster", "store", "web_config", "scoring", "limits"];
+const AT_START: [&str; 8] =
+    ["listen", "data", "cluster", "store", "web_config", "workflow_model", "scoring", "limits"];
 
 /// The settings to use from now on, and a line for each difference.
 pub fn reloaded(old: &ServeSettings, new: ServeSettings) -> (ServeSettings, Vec<String>) {
@@ -33,6 +34,7 @@ pub fn reloaded(old: &ServeSettings, new: ServeSettings) -> (ServeSettings, Vec<
         cluster: old.cluster.clone(),
         store: old.store.clone(),
         web_config: old.web_config.clone(),
+        workflow_model: old.workflow_model.clone(),
         scoring: old.scoring.clone(),
         limits: old.limits.clone(),
         ..new

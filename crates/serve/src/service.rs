@@ -26,6 +26,7 @@ use crate::ingest::Ingest;
 use crate::input::poll::Poll;
 use crate::input::pull::Pull;
 use crate::input::simulated;
+use crate::job_traces::JobTraces;
 use crate::learning::Nights;
 use crate::mlflow;
 use crate::models::{self, Model};
@@ -35,6 +36,7 @@ use crate::reload::reloaded;
 use crate::remote_write::receive::Receiving;
 use crate::scoring::{Scoring, Shared};
 use crate::settings::ServeSettings;
+use crate::workflow_runs::WorkflowRuns;
 
 /// Deliveries that may wait for the thread that cuts windows.
 const MAX_WAITING: usize = 64;
@@ -72,6 +74,8 @@ pub struct Service {
     pub logins: Pending,
     /// Long operations that clients have started.
     pub operations: Operations,
+    pub job_traces: JobTraces,
+    pub workflow_runs: WorkflowRuns,
     /// Places for queries that take long.
     pub queries: Arc<Semaphore>,
     pub web_config: WebConfig,
@@ -158,6 +162,9 @@ pub async fn start(
             .map_err(ServeError::from)
     })
     .await?;
+    let (of_runs, model) = (data.clone(), settings.workflow_model.clone());
+    let workflow_runs =
+        blocking(move || WorkflowRuns::open(&of_runs, model.as_deref()).map_err(ServeError::from)).await?;
     let (stop, stopped) = watch::channel(false);
     let (last_change, changed) = watch::channel(store.last_change().await?);
     let counts = Arc::new(Counts::default());
@@ -181,6 +188,8 @@ pub async fn start(
         failures: Buckets::of_failures(limits.failed_logins),
         logins: Pending::default(),
         operations: Operations::default(),
+        job_traces: JobTraces::open(data.join("job-traces"))?,
+        workflow_runs,
         queries: Arc::new(Semaphore::new(MAX_QUERIES)),
         receiving,
         is_tls: web_config.tls().is_some(),

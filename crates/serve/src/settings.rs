@@ -59,6 +59,9 @@ pub struct ServeSettings {
     pub store: String,
     /// TLS, in the format of Prometheus' exporters.
     pub web_config: Option<PathBuf>,
+    /// A classifier of workflow runs, trained with `tracewise workflows train`. It is used until one is trained with the runs
+    /// that people have labelled.
+    pub workflow_model: Option<PathBuf>,
     pub scoring: ScoringSettings,
     pub learning: LearningSettings,
     pub agents: AgentSettings,
@@ -231,6 +234,8 @@ pub struct RequestLimits {
     pub failed_logins: u32,
     /// How long an answer may take.
     pub request_time: Length,
+    /// Bytes of a job trace or a workflow run that is sent.
+    pub upload_bytes: u64,
 }
 
 /// What is exported on `/metrics`.
@@ -305,6 +310,7 @@ impl Default for ServeSettings {
             cluster: "cluster".into(),
             store: String::new(),
             web_config: None,
+            workflow_model: None,
             scoring: ScoringSettings::default(),
             learning: LearningSettings::default(),
             agents: AgentSettings::default(),
@@ -414,6 +420,7 @@ impl Default for RequestLimits {
             requests_per_second: 50,
             failed_logins: 10,
             request_time: seconds(30),
+            upload_bytes: 256 << 20,
         }
     }
 }

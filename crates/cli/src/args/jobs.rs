@@ -69,9 +69,9 @@ fn parse_scale(text: &str) -> Result<f64, String> {
 /// How to read the columns of a trace.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct Reading {
-    /// Layout of the file
-    #[arg(long, value_parser = preset_parser(), default_value = "csv")]
-    pub preset: Preset,
+    /// Layout of the file [default: recognised by its columns]
+    #[arg(long, value_parser = preset_parser())]
+    pub preset: Option<Preset>,
     /// Roles of columns, in addition to those of the preset: submit=time_submit,run-time=seconds
     #[arg(long, value_name = "ROLE=COLUMN", value_delimiter = ',', value_parser = parse_role)]
     pub columns: Vec<(String, Role)>,

@@ -5,6 +5,7 @@
 mod classifier;
 pub mod columns;
 mod copies;
+pub mod curves;
 pub mod report;
 mod sequence;
 

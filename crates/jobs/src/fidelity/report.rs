@@ -5,13 +5,11 @@ use std::path::{Path, PathBuf};
 use report::{Axis, Chart, HeatMaps, Mark, Page, ReportError, ReportFolder, Series};
 
 use super::columns::{Figures, PairFidelity};
-use super::sequence::{Figure, autocorrelation, profile};
+use super::curves::{Curve, Curves};
+use super::sequence::Figure;
 use super::{Fidelity, Similarity};
 use crate::features::FeatureTable;
-use crate::schema::Role;
 
-const MAX_CHART_POINTS: usize = 400;
-const MAX_LAG: usize = 100;
 /// Columns of a heat map.
 const MAX_HEAT_MAP_COLUMNS: usize = 10;
 const NOT_AVAILABLE: &str = "–";
@@ -70,7 +68,7 @@ pub fn write(
     ));
     let (header, rows) = table(fidelity);
     page.table(&header, rows);
-    let charts = Charts { folder: &folder, real, synthetic };
+    let charts = Charts { folder: &folder, curves: Curves::new(real, Some(synthetic)) };
     charts.add_distributions(&mut page)?;
     page.heading("Pairs of columns");
     page.figure(folder.picture("pairs", correlations(fidelity).svg())?, "Rank correlations of numbers");
@@ -83,67 +81,51 @@ pub fn write(
 
 struct Charts<'a> {
     folder: &'a ReportFolder,
-    real: &'a FeatureTable,
-    synthetic: &'a FeatureTable,
+    curves: Curves,
 }
 
 impl Charts<'_> {
     fn add_distributions(&self, page: &mut Page) -> Result<(), ReportError> {
         page.heading("Distributions");
-        for (at, spec) in self.real.specs().iter().enumerate().filter(|(_, spec)| !spec.is_category()) {
-            let Some(other) = self.synthetic.specs().iter().position(|other| other.name == spec.name) else {
-                continue;
-            };
+        for curve in &self.curves.distributions {
             let chart = Chart::new(
-                format!("{}: cumulative distribution", spec.name),
-                Axis::log(&spec.name),
+                format!("{}: cumulative distribution", curve.name),
+                Axis::log(&curve.name),
                 Axis::linear("fraction of jobs"),
-            )
-            .with(Series::new("real", Mark::Line, distribution(self.real.column(at))))
-            .with(Series::new(
-                "synthetic",
-                Mark::Line,
-                distribution(self.synthetic.column(other)),
-            ));
-            let name = format!("cdf-{}", file_name(&spec.name));
-            page.figure(self.folder.chart(&name, &chart)?, spec.name.clone());
+            );
+            let name = format!("cdf-{}", file_name(&curve.name));
+            page.figure(self.folder.chart(&name, &with(chart, curve, Mark::Line))?, curve.name.clone());
         }
         Ok(())
     }
 
     fn add_sequence(&self, page: &mut Page) -> Result<(), ReportError> {
         page.heading("Sequence of jobs");
-        for role in [Role::Interval, Role::RunTime] {
-            let (Some(real), Some(synthetic)) = (self.real.with_role(role), self.synthetic.with_role(role))
-            else {
-                continue;
-            };
-            let line = |values: &[f64]| -> Vec<(f64, f64)> {
-                let max_lag = MAX_LAG.min(values.len() / 2);
-                (1..=max_lag).map(|lag| (lag as f64, autocorrelation(values, lag))).collect()
-            };
-            let title = format!("Autocorrelation of the logarithm of the {}", role.name());
+        for curve in &self.curves.autocorrelations {
+            let title = format!("Autocorrelation of the logarithm of the {}", curve.name);
             let chart =
-                Chart::new(title.clone(), Axis::linear("lag (jobs)"), Axis::linear("autocorrelation"))
-                    .with(Series::new("real", Mark::Line, line(real)))
-                    .with(Series::new("synthetic", Mark::Line, line(synthetic)));
-            page.figure(self.folder.chart(&format!("autocorrelation-{}", role.name()), &chart)?, title);
+                Chart::new(title.clone(), Axis::linear("lag (jobs)"), Axis::linear("autocorrelation"));
+            let name = format!("autocorrelation-{}", file_name(&curve.name));
+            page.figure(self.folder.chart(&name, &with(chart, curve, Mark::Line))?, title);
         }
-        for (name, title, unit, width, n_bins) in [
-            ("day", "Arrivals by hour of the day", "hours since the first job", 3_600.0, 24),
-            ("week", "Arrivals by day of the week", "days since the first job", 86_400.0, 7),
+        for (curve, title, unit) in [
+            (&self.curves.day, "Arrivals by hour of the day", "hours since the first job"),
+            (&self.curves.week, "Arrivals by day of the week", "days since the first job"),
         ] {
-            let line = |jobs: &FeatureTable| -> Vec<(f64, f64)> {
-                let fractions = profile(jobs, width, n_bins).into_iter().enumerate();
-                fractions.map(|(bin, fraction)| (bin as f64, fraction)).collect()
-            };
             let fraction = Axis::linear("fraction of jobs").including([0.0]);
-            let chart = Chart::new(title, Axis::linear(unit), fraction)
-                .with(Series::new("real", Mark::LineAndDots, line(self.real)))
-                .with(Series::new("synthetic", Mark::LineAndDots, line(self.synthetic)));
-            page.figure(self.folder.chart(&format!("profile-{name}"), &chart)?, title);
+            let chart = with(Chart::new(title, Axis::linear(unit), fraction), curve, Mark::LineAndDots);
+            page.figure(self.folder.chart(&format!("profile-{}", curve.name), &chart)?, title);
         }
         Ok(())
+    }
+}
+
+/// A chart with the curves of both traces.
+fn with(chart: Chart, curve: &Curve, mark: Mark) -> Chart {
+    let chart = chart.with(Series::new("real", mark, curve.real.clone()));
+    match &curve.synthetic {
+        Some(points) => chart.with(Series::new("synthetic", mark, points.clone())),
+        None => chart,
     }
 }
 
@@ -218,20 +200,6 @@ fn correlations(fidelity: &Fidelity) -> HeatMaps {
     HeatMaps { names, maps }
 }
 
-/// Points of a distribution function. Values below one are drawn at one, since the axis is logarithmic.
-fn distribution(values: &[f64]) -> Vec<(f64, f64)> {
-    let mut known: Vec<f64> =
-        values.iter().copied().filter(|value| !value.is_nan()).map(|value| value.max(1.0)).collect();
-    known.sort_by(f64::total_cmp);
-    let n_points = MAX_CHART_POINTS.min(known.len());
-    (1..=n_points)
-        .map(|point| {
-            let at = (point * known.len()).div_ceil(n_points) - 1;
-            (known[at], (at + 1) as f64 / known.len() as f64)
-        })
-        .collect()
-}
-
 fn file_name(name: &str) -> String {
     name.chars().map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' }).collect()
 }
@@ -244,6 +212,7 @@ mod tests {
     use crate::features::{FeatureKind, FeatureSpec};
     use crate::fidelity::{CompareConfig, compare};
     use crate::format::Format;
+    use crate::schema::Role;
 
     fn trace(seed: usize) -> FeatureTable {
         let number = || FeatureKind::Number { format: Format::Plain { decimals: 0 } };
@@ -284,12 +253,5 @@ mod tests {
             serde_json::from_slice(&std::fs::read(folder.path().join("fidelity.json")).unwrap()).unwrap();
         assert_eq!(json["column_score"], fidelity.similarity.column_score);
         assert_eq!(json["scheduling"]["policies"].as_array().unwrap().len(), 3);
-    }
-
-    #[test]
-    fn a_distribution_rises_to_one() {
-        let points = distribution(&[5.0, f64::NAN, 0.0, 10.0, 5.0]);
-        assert_eq!(points, [(1.0, 0.25), (5.0, 0.5), (5.0, 0.75), (10.0, 1.0)]);
-        assert!(distribution(&[f64::NAN]).is_empty());
     }
 }

@@ -18,13 +18,18 @@ use crate::table::{Cells, Column, Table};
 /// More columns than any batch system records. Relations are sought between all pairs of them.
 const MAX_COLUMNS: usize = 256;
 
-/// Reads a file. The extension decides between Parquet and text, the preset between SWF and CSV.
-pub fn read(path: &Path, preset: Preset, limits: &Limits) -> Result<Table> {
+/// Reads a file. The extension decides between Parquet and text, the preset between SWF and CSV; without a preset, the
+/// extension does.
+pub fn read(path: &Path, preset: Option<Preset>, limits: &Limits) -> Result<Table> {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let stem = name.trim_end_matches(".gz").trim_end_matches(".zst");
+    let is_swf = match preset {
+        Some(preset) => preset == Preset::Swf && !stem.ends_with(".csv"),
+        None => stem.ends_with(".swf"),
+    };
     let table = if stem.ends_with(".parquet") {
         parquet::read(path, limits)?
-    } else if preset == Preset::Swf && !stem.ends_with(".csv") {
+    } else if is_swf {
         parse_swf(files::open(path, limits)?, path)?
     } else {
         parse_csv(files::open(path, limits)?, path)?

@@ -2,6 +2,7 @@
 
 mod features;
 mod normalise;
+mod summary;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -27,7 +28,8 @@ const SWF_UNKNOWN: f64 = -1.0;
 /// How to read the columns of a trace.
 #[derive(Debug, Clone)]
 pub struct ReadOptions {
-    pub preset: Preset,
+    /// None recognises the layout by its columns.
+    pub preset: Option<Preset>,
     /// Roles by column name, in addition to those of the preset.
     pub roles: BTreeMap<String, Role>,
     /// Replaces inference.
@@ -37,7 +39,13 @@ pub struct ReadOptions {
 
 impl ReadOptions {
     pub fn preset(preset: Preset) -> Self {
-        Self { preset, roles: BTreeMap::new(), schema: None, limits: Limits::default() }
+        Self { preset: Some(preset), ..Self::default() }
+    }
+}
+
+impl Default for ReadOptions {
+    fn default() -> Self {
+        Self { preset: None, roles: BTreeMap::new(), schema: None, limits: Limits::default() }
     }
 }
 
@@ -58,7 +66,7 @@ impl Trace {
 
     /// Reads a synthetic counterpart of this trace: with the same preset, columns, roles and types.
     pub fn read_counterpart(&self, path: &Path, limits: &Limits) -> Result<Self> {
-        let mut table = source::read(path, self.preset, limits)?;
+        let mut table = source::read(path, Some(self.preset), limits)?;
         let mut warnings = Vec::new();
         self.preset.normalise(&mut table, &mut warnings);
         self.check_columns(&table)?;
@@ -74,7 +82,13 @@ impl Trace {
             return Err(TraceError::NoJobs);
         }
         let mut warnings = Vec::new();
-        let preset = options.preset;
+        let has_submission = options.roles.values().any(|role| matches!(role, Role::Submit | Role::Interval));
+        let preset = match options.preset {
+            Some(preset) => preset,
+            // Whoever describes the columns does not want them to be recognised.
+            None if has_submission || options.schema.is_some() => Preset::Csv,
+            None => Preset::of(&table),
+        };
         preset.normalise(&mut table, &mut warnings);
         let mut roles = preset.roles();
         for (column, role) in &options.roles {
@@ -85,7 +99,6 @@ impl Trace {
             roles.retain(|_, known| known != role);
             roles.insert(column.as_str(), *role);
         }
-        let has_submission = options.roles.values().any(|role| matches!(role, Role::Submit | Role::Interval));
         if let Some(column) = preset.submission_column()
             && !has_submission
             && options.schema.is_none()

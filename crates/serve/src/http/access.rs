@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 43] = [
+pub const ROUTES: [(&str, &str, Access); 62] = [
     ("GET", "/", Access::Public),
     ("GET", "/assets/{file}", Access::Public),
     ("GET", "/healthz", Access::Public),
@@ -71,6 +71,25 @@ pub const ROUTES: [(&str, &str, Access); 43] = [
     ("POST", "/api/v1/backtests", Access::Role(Role::Vetter)),
     ("POST", "/api/v1/embeddings", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/sampling", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/generators", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/job-traces", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/job-traces/{name}", Access::Role(Role::Viewer)),
+    ("PUT", "/api/v1/job-traces/{name}", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/job-traces/{name}", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/job-traces/{name}/file", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/job-traces/{name}/synthesis", Access::Role(Role::Vetter)),
+    ("POST", "/api/v1/job-traces/{name}/comparison", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/workflows", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/workflows/{name}", Access::Role(Role::Viewer)),
+    ("PUT", "/api/v1/workflows/{name}", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/workflows/{name}", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/workflows/{name}/file", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/workflows/{name}/chart", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/workflows/{name}/comparison", Access::Role(Role::Viewer)),
+    ("PUT", "/api/v1/workflows/{name}/label", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/workflows/{name}/label", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/workflow-classifier", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/workflow-classifier", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/timings", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/stream", Access::Role(Role::Viewer)),
 ];

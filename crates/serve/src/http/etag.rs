@@ -2,7 +2,7 @@
 
 use axum::body::{Body, to_bytes};
 use axum::extract::Request;
-use axum::http::header::{CONTENT_TYPE, ETAG, IF_NONE_MATCH};
+use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE, ETAG, IF_NONE_MATCH};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -20,7 +20,9 @@ pub async fn add(request: Request, next: Next) -> Response {
     let known = request.headers().get(IF_NONE_MATCH).cloned();
     let response = next.run(request).await;
     let content = response.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-    let has_tag = matches!(content, Some("application/json" | "application/octet-stream"));
+    // A file to save may be too large to be held in memory.
+    let is_file = response.headers().contains_key(CONTENT_DISPOSITION);
+    let has_tag = matches!(content, Some("application/json" | "application/octet-stream")) && !is_file;
     if !is_read || !has_tag || response.status() != StatusCode::OK {
         return response;
     }

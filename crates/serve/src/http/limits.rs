@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
@@ -21,6 +21,8 @@ const MAX_ADDRESSES: usize = 100_000;
 const FAILURES_PER_SECOND: f64 = 0.2;
 /// A client may send the requests of so many seconds at once.
 const BURST_SECONDS: f64 = 10.0;
+/// How long a client may take to send a file.
+const MAX_UPLOAD_TIME: Duration = Duration::from_secs(600);
 
 /// How often something may happen.
 #[derive(Debug, Clone, Copy)]
@@ -175,7 +177,10 @@ pub async fn check(State(service): State<Arc<Service>>, request: Request, next: 
         add(&service.counts.refused_requests, 1);
         return too_many("too many requests of this address; slow down");
     }
-    answer_within(settings.limits.request_time.0, next.run(request)).await
+    let patience = settings.limits.request_time.0;
+    // A file takes as long as it takes to send it.
+    let patience = if request.method() == Method::PUT { patience.max(MAX_UPLOAD_TIME) } else { patience };
+    answer_within(patience, next.run(request)).await
 }
 
 /// The answer, or an error if it takes too long.

@@ -7,6 +7,7 @@ mod etag;
 mod event_schema;
 mod events;
 mod extract;
+mod job_traces;
 pub mod limits;
 pub mod metrics;
 mod models;
@@ -14,8 +15,10 @@ pub mod oidc;
 mod operations;
 mod page;
 mod session;
+mod stored;
 mod threads;
 mod verdicts;
+mod workflows;
 mod write;
 
 use std::net::SocketAddr;
@@ -92,6 +95,19 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(operations::backtest))
         .routes(routes!(operations::embeddings))
         .routes(routes!(operations::sampling))
+        .routes(routes!(job_traces::generators))
+        .routes(routes!(job_traces::traces))
+        .routes(routes!(job_traces::trace, job_traces::store, job_traces::remove))
+        .routes(routes!(job_traces::file))
+        .routes(routes!(job_traces::synthesise))
+        .routes(routes!(job_traces::compare))
+        .routes(routes!(workflows::runs))
+        .routes(routes!(workflows::run, workflows::store, workflows::remove))
+        .routes(routes!(workflows::file))
+        .routes(routes!(workflows::chart))
+        .routes(routes!(workflows::compare))
+        .routes(routes!(workflows::label, workflows::remove_label))
+        .routes(routes!(workflows::classifier, workflows::train))
         .routes(routes!(oidc::begin))
         .routes(routes!(oidc::end))
 }
@@ -291,6 +307,7 @@ pub(crate) mod tests {
             let operation = item.and_then(|item| match method {
                 "GET" => item.get.as_ref(),
                 "POST" => item.post.as_ref(),
+                "PUT" => item.put.as_ref(),
                 _ => item.delete.as_ref(),
             });
             let summary = match (operation.and_then(|operation| operation.summary.clone()), path) {

@@ -1,4 +1,4 @@
-//! `/api/v1/operations`: backtests, embeddings and analyses, which take longer than a request may.
+//! `/api/v1/operations`: what takes longer than a request may, such as backtests, embeddings and analyses.
 
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
@@ -35,7 +35,7 @@ const MAX_MINUTES: f64 = 7.0 * 24.0 * 60.0;
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OperationItem {
     pub number: u64,
-    /// `backtest`, `embeddings` or `sampling`.
+    /// `backtest`, `embeddings`, `sampling`, `synthesis`, `comparison` or `training`.
     pub kind: &'static str,
     pub actor: String,
     /// In seconds since 1970.
@@ -72,9 +72,10 @@ impl OperationItem {
     }
 }
 
-type Started = (StatusCode, Json<OperationItem>);
+/// The response to a request that starts an operation.
+pub type Started = (StatusCode, Json<OperationItem>);
 
-fn started(operation: Result<Arc<Operation>, Busy>) -> Result<Started, ApiError> {
+pub fn started(operation: Result<Arc<Operation>, Busy>) -> Result<Started, ApiError> {
     let operation = operation.map_err(|busy| ApiError::unavailable(busy.to_string()))?;
     Ok((StatusCode::ACCEPTED, Json(OperationItem::new(&operation, false))))
 }

@@ -10,6 +10,7 @@ mod outages;
 mod remote_write;
 mod schema;
 mod servers;
+mod stored;
 
 use std::net::SocketAddr;
 use std::path::Path;
