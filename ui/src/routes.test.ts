@@ -11,6 +11,9 @@ describe('addresses', () => {
     expect(parse('#/embeddings?projection=umap').route).toEqual({ view: 'embeddings' });
     expect(parse('#/backtest?operation=3')).toEqual({ route: { view: 'backtest' }, query: { operation: '3' } });
     expect(parse('#/sampling').route).toEqual({ view: 'sampling' });
+    expect(parse('#/job-traces').route).toEqual({ view: 'job-traces', name: null, other: null });
+    expect(parse('#/workflows/a.csv').route).toEqual({ view: 'workflows', name: 'a.csv', other: null });
+    expect(parse('#/workflows/a/compare/b').route).toEqual({ view: 'workflows', name: 'a', other: 'b' });
     expect(parse('#/login?back=%23%2Fevents').query.back).toBe('#/events');
   });
 
@@ -20,13 +23,17 @@ describe('addresses', () => {
         { view: 'node', node: name },
         { view: 'job', job: name },
         { view: 'events', id: name },
+        { view: 'workflows', name, other: null },
+        { view: 'job-traces', name, other: name },
       ];
       for (const route of routes) expect(parse(href(route, { from: 1.5 }))).toEqual({ route, query: { from: '1.5' } });
     }
   });
 
   it('that nobody knows are unknown', () => {
-    for (const hash of ['#/nonsense', '#/nodes', '#/nodes/a/b', '#/nodes/%E0%A4%A', '#/models/x', '#/backtest/7']) {
+    const others = ['#/nonsense', '#/nodes', '#/nodes/a/b', '#/nodes/%E0%A4%A', '#/models/x', '#/backtest/7'];
+    const stored = ['#/workflows/a/b', '#/workflows/a/compare', '#/job-traces/%E0%A4%A', '#/job-traces/a/compare/b/c'];
+    for (const hash of [...others, ...stored]) {
       expect(parse(hash).route.view).toBe('unknown');
     }
   });

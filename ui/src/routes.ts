@@ -9,8 +9,16 @@ export type Route =
   | { view: 'embeddings' }
   | { view: 'backtest' }
   | { view: 'sampling' }
+  | StoredRoute
   | { view: 'login' }
   | { view: 'unknown'; path: string };
+
+/** A list of stored files, one of them, or one compared with another. */
+export interface StoredRoute {
+  view: 'job-traces' | 'workflows';
+  name: string | null;
+  other: string | null;
+}
 
 /** Views without a name in their path. */
 const PLAIN = ['models', 'embeddings', 'backtest', 'sampling', 'login'] as const;
@@ -37,6 +45,7 @@ function routeOf(path: string): Route {
   const parts = path.split('/').filter((part) => part !== '');
   const [view, name, ...rest] = parts;
   const unknown: Route = { view: 'unknown', path };
+  if (view === 'job-traces' || view === 'workflows') return storedRoute(view, parts.slice(1)) ?? unknown;
   if (rest.length > 0) return unknown;
   if (view === undefined) return { view: 'cluster' };
   const decoded = name === undefined ? undefined : decode(name);
@@ -46,6 +55,13 @@ function routeOf(path: string): Route {
   if (view === 'jobs' && decoded !== undefined) return { view: 'job', job: decoded };
   const plain = PLAIN.find((one) => one === view);
   return plain !== undefined && decoded === undefined ? { view: plain } : unknown;
+}
+
+function storedRoute(view: StoredRoute['view'], [name, verb, other, ...rest]: string[]): StoredRoute | null {
+  const names = [name, other].map((one) => (one === undefined ? undefined : decode(one)));
+  const isComparison = verb === 'compare' && other !== undefined;
+  if (names.includes(null) || rest.length > 0 || (verb !== undefined && !isComparison)) return null;
+  return { view, name: names[0] ?? null, other: names[1] ?? null };
 }
 
 function decode(text: string): string | null {
@@ -75,6 +91,11 @@ function pathOf(route: Route): string {
       return `/jobs/${encodeURIComponent(route.job)}`;
     case 'events':
       return route.id === null ? '/events' : `/events/${encodeURIComponent(route.id)}`;
+    case 'job-traces':
+    case 'workflows': {
+      const parts = [route.name, ...(route.other === null ? [] : ['compare', route.other])];
+      return ['', route.view, ...(route.name === null ? [] : parts)].map((one) => encodeURIComponent(one ?? '')).join('/');
+    }
     case 'unknown':
       return route.path;
     default:
@@ -101,3 +122,8 @@ export function numberOf(query: Query, name: string): number | null {
 export const nodeHref = (node: string, query?: QueryChange) => href({ view: 'node', node }, query);
 export const jobHref = (job: string, query?: QueryChange) => href({ view: 'job', job }, query);
 export const eventHref = (id: string, query?: QueryChange) => href({ view: 'events', id }, query);
+
+export const jobTraceHref = (name: string | null, other: string | null = null, query?: QueryChange) =>
+  href({ view: 'job-traces', name, other }, query);
+export const workflowHref = (name: string | null, other: string | null = null, query?: QueryChange) =>
+  href({ view: 'workflows', name, other }, query);

@@ -106,9 +106,9 @@ impl Evidence {
         }
     }
 
-    /// Whether it is about the windows of threads. Memory and the CPU time of others are not in them.
+    /// Whether it is about what threads do. Memory is not; CPU time of others on the threads of a job is.
     pub const fn is_of_windows(self) -> bool {
-        !matches!(self, Self::Memory | Self::ForeignCpu)
+        !matches!(self, Self::Memory)
     }
 
     /// Whether it has to last for longer than a window.

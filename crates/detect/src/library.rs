@@ -28,8 +28,8 @@ impl Library {
         Self { points, known, with_normal_windows: BTreeSet::new(), classifier }
     }
 
-    /// Names anomalous jobs whose windows look like normal ones: their memory or other processes on their threads are
-    /// anomalous. They have a name, and their windows are not known to be bad.
+    /// Names anomalous jobs whose windows look like normal ones, because only their memory is anomalous. They have a name,
+    /// and their windows are not known to be bad.
     #[must_use]
     pub fn with_normal_windows(self, jobs: BTreeSet<JobId>) -> Self {
         Self { with_normal_windows: jobs, ..self }

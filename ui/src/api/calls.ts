@@ -5,7 +5,7 @@ import type * as O from './operations';
 import { Queue } from './queue';
 import type * as T from './types';
 
-const BASE = 'api/v1';
+export const BASE = 'api/v1';
 const part = encodeURIComponent;
 
 export const session = () => get<T.Session>(`${BASE}/session`);
@@ -129,7 +129,7 @@ export async function cancelOperation(number: number): Promise<void> {
   await send(`${BASE}/operations/${number}`, { method: 'DELETE' });
 }
 
-async function started<R>(path: string, body?: unknown): Promise<O.Operation<R>> {
+export async function started<R>(path: string, body?: unknown): Promise<O.Operation<R>> {
   return (await send(`${BASE}/${path}`, { method: 'POST', body })).json() as Promise<O.Operation<R>>;
 }
 

@@ -30,7 +30,7 @@ interface Listeners {
 export const listeners: Listeners = { unauthorized() {}, answered() {}, unreachable() {} };
 
 export interface Options {
-  method?: 'GET' | 'POST' | 'DELETE';
+  method?: 'GET' | 'POST' | 'PUT' | 'DELETE';
   body?: unknown;
   signal?: AbortSignal;
   headers?: Record<string, string>;
@@ -55,6 +55,11 @@ export async function send(path: string, options: Options = {}): Promise<Respons
     listeners.unreachable();
     throw new Unreachable();
   }
+  return checked(response);
+}
+
+/** Notes what every answer tells, and makes an error of those that are one. */
+export async function checked(response: Response): Promise<Response> {
   serverClock.note(response.headers.get('date'));
   if (isGateway(response)) {
     listeners.unreachable();

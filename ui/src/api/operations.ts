@@ -3,7 +3,7 @@
 import type { Event, Standing } from './types';
 
 export type Projection = 'pca' | 'umap';
-export type OperationKind = 'backtest' | 'embeddings' | 'sampling';
+export type OperationKind = 'backtest' | 'embeddings' | 'sampling' | 'synthesis' | 'comparison' | 'training';
 
 export interface Operation<R = unknown> {
   number: number;

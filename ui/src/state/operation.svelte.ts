@@ -26,7 +26,12 @@ export class OperationRun<R> {
   isForgotten = $state(false);
   isCancelling = $state(false);
 
-  constructor(readonly kind: OperationKind) {}
+  /** `others` are kinds of operations with the same kind of result; `belongs` tells whether a result is one of this view. */
+  constructor(
+    readonly kind: OperationKind,
+    private readonly others: OperationKind[] = [],
+    private readonly belongs: (result: R) => boolean = () => true,
+  ) {}
 
   get result(): R | null {
     return this.item?.state === 'done' ? (this.item.result ?? null) : null;
@@ -95,7 +100,7 @@ export class OperationRun<R> {
       if (signal.aborted) return;
       this.error = null;
       // A number may belong to another operation after a restart of the server.
-      if (item.kind === this.kind) this.item = item;
+      if (this.isExpected(item)) this.item = item;
       else this.isForgotten = true;
     } catch (error) {
       if (signal.aborted) return;
@@ -106,6 +111,11 @@ export class OperationRun<R> {
     } finally {
       if (this.isForgotten) for (const [key, one] of recent) if (one.number === number) recent.delete(key);
     }
+  }
+
+  private isExpected({ kind, state, result }: Operation<R>): boolean {
+    const isOfKind = kind === this.kind || this.others.includes(kind);
+    return isOfKind && (state !== 'done' || !result || this.belongs(result));
   }
 
   async cancel(): Promise<void> {
