@@ -36,6 +36,8 @@ before(async () => {
     backtest: [`#/backtest?operation=${backtest}`, '#result-title'],
     samplings: ['#/sampling', 'h1'],
     sampling: [`#/sampling?operation=${sampling}`, '#intervals-title'],
+    traces: ['#/job-traces', 'h1'],
+    workflows: ['#/workflows', 'h1'],
     login: ['#/login', '#token'],
     unknown: ['#/nonsense', 'h1'],
   };
