@@ -171,7 +171,7 @@ describe('a view', () => {
   it('fits into an address', () => {
     const view = { from: 1.5, to: 20, first: 100.25, shown: 50 };
     expect(fromText(toText(view))).toEqual(view);
-    for (const text of [undefined, '', 'x', '1~2~3', '2~1~0~5', '0~1~0~5~6']) expect(fromText(text)).toBeNull();
+    for (const text of [undefined, '', 'x', '1_2_3', '2_1_0_5', '0_1_0_5_6']) expect(fromText(text)).toBeNull();
   });
 });
 

@@ -145,11 +145,11 @@ export function hit(rows: Rows, ranks: Float64Array, view: View, plot: Plot, x: 
 
 /** A view as a parameter of an address. */
 export function toText({ from, to, first, shown }: View): string {
-  return [from, to, first, shown].map((value) => Number(value.toFixed(3))).join('~');
+  return [from, to, first, shown].map((value) => Number(value.toFixed(3))).join('_');
 }
 
 export function fromText(text: string | undefined): View | null {
-  const [from, to, first, shown, ...rest] = (text ?? '').split('~').map(Number);
+  const [from, to, first, shown, ...rest] = (text ?? '').split('_').map(Number);
   const isView = [from, to, first, shown].every(Number.isFinite) && rest.length === 0 && to > from && shown > 0;
   return isView ? { from, to, first, shown } : null;
 }

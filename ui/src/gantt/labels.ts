@@ -6,8 +6,6 @@ import { count, cut } from '../format';
 import { type Plot, type View, xOf, yOf } from './geometry';
 import type { Attempts, Rows } from './rows';
 
-/** Rows lower than this have no room for a name each, in CSS pixels. */
-const NAMED_HEIGHT = 11;
 const TICK_SPACE = 96;
 
 /** A time since the start of the run, with the units that are not zero. */
@@ -107,7 +105,7 @@ export function drawNames(context: CanvasRenderingContext2D, what: Surroundings,
   context.fillStyle = inks.minor;
   context.textAlign = 'right';
   context.textBaseline = 'middle';
-  if (plot.height / view.shown >= NAMED_HEIGHT) drawTaskNames(context, what, fitter);
+  if (plot.height / view.shown > parseFloat(inks.font)) drawTaskNames(context, what, fitter);
   else if (rows.groups.length > 0) drawGroupNames(context, what, fitter);
   else {
     for (const row of ticks(view.first + 1, view.first + view.shown, plot.height / 44, 'linear')) {

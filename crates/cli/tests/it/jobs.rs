@@ -116,8 +116,10 @@ fn invalid_input_gives_one_line() {
             .contains("not a trace of preset lumos: there is no column submit_time; choose another --preset"),
         "{error}"
     );
+    let mut recognised = tracewise();
+    assert!(stdout_of(recognised.args(["jobs", "inspect", "--input"]).arg(&real)).contains("300 jobs"));
     let mut no_roles = tracewise();
-    let error = refused(no_roles.args(["jobs", "inspect", "--input"]).arg(&real));
+    let error = refused(no_roles.args(["jobs", "inspect", "--preset", "csv", "--input"]).arg(&real));
     assert!(error.ends_with("name it with --columns submit=COLUMN or --columns interval=COLUMN"), "{error}");
 }
 
