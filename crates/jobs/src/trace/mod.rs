@@ -26,7 +26,7 @@ use crate::table::{Column, Table, Values};
 const SWF_UNKNOWN: f64 = -1.0;
 
 /// How to read the columns of a trace.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct ReadOptions {
     /// None recognises the layout by its columns.
     pub preset: Option<Preset>,
@@ -40,12 +40,6 @@ pub struct ReadOptions {
 impl ReadOptions {
     pub fn preset(preset: Preset) -> Self {
         Self { preset: Some(preset), ..Self::default() }
-    }
-}
-
-impl Default for ReadOptions {
-    fn default() -> Self {
-        Self { preset: None, roles: BTreeMap::new(), schema: None, limits: Limits::default() }
     }
 }
 
