@@ -64,7 +64,9 @@ fn the_units_are_sound_and_leave_little_exposed() {
         let said = run(&["verify"]);
         let complaints: Vec<&str> = said
             .lines()
-            .filter(|line| line.contains(name) && !line.contains("is not executable") && !line.contains("man "))
+            .filter(|line| {
+                line.contains(name) && !line.contains("is not executable") && !line.contains("man ")
+            })
             .collect();
         assert!(complaints.is_empty(), "{complaints:?}");
     }
