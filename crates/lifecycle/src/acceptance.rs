@@ -125,6 +125,14 @@ impl AcceptedRegion {
             && self.distance(&event.embedding) <= self.radius
     }
 
+    /// Makes the region smaller, if it must be, so that it does not reach an event that was confirmed as an anomaly.
+    /// Events that other evidence opened are not hidden anyway.
+    pub fn keep_away_from(&mut self, anomaly: &Event) {
+        if anomaly.level == self.level {
+            self.radius = self.radius.min(self.distance(&anomaly.embedding) * KEEP_AWAY);
+        }
+    }
+
     /// The distance to the nearest window of the accepted event.
     fn distance(&self, embedding: &[f32]) -> f64 {
         let same = self.points.iter().filter(|point| point.len() == embedding.len());

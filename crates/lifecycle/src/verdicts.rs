@@ -439,6 +439,18 @@ pub(crate) async fn in_force(
             ));
         }
     }
+    // Anomalies that were confirmed after a region was made.
+    let rows =
+        sqlx::query("SELECT * FROM events WHERE id IN (SELECT event FROM verdicts WHERE answer = 'anomaly')")
+            .fetch_all(&mut **transaction)
+            .await?;
+    for row in &rows {
+        let anomaly = events::recorded(row)?;
+        if standing(&anomaly.event.id) == Standing::Anomaly {
+            let of_model = regions.iter_mut().filter(|(model, _)| *model == anomaly.model);
+            of_model.for_each(|(_, region)| region.region.keep_away_from(&anomaly.event));
+        }
+    }
     Ok(regions)
 }
 

@@ -357,7 +357,10 @@ impl Scorer {
                     return monitor.finish();
                 }
                 self.score(&mut monitor, &batch);
-                self.record_strengths(&monitor, &mut recorded);
+                for event in stronger(&monitor, &mut recorded) {
+                    // If the recorder has ended, the service is stopping.
+                    let _ = self.records.send(Record::Stronger(event));
+                }
                 // The champion comes first: a challenger scores only if nothing waits.
                 if let Some(shadow) = &mut shadow
                     && self.n_waiting.load(Ordering::Relaxed) == 0
@@ -368,22 +371,6 @@ impl Scorer {
                 }
             }
         }
-    }
-
-    /// Records open events again that have become much stronger. `recorded` are the strengths that were recorded.
-    fn record_strengths(&self, monitor: &Monitor<'_>, recorded: &mut BTreeMap<String, f64>) {
-        let mut open = BTreeMap::new();
-        for event in monitor.open_events() {
-            let known = recorded.get(&event.id).copied();
-            let is_stronger = known.is_some_and(|known| event.strength > known * STRONGER);
-            if is_stronger {
-                // The recorder has ended: the service is stopping.
-                let _ = self.records.send(Record::Stronger(event.clone()));
-            }
-            let strength = if is_stronger { event.strength } else { known.unwrap_or(event.strength) };
-            open.insert(event.id.clone(), strength);
-        }
-        *recorded = open;
     }
 
     /// Scores a batch with the champion.
@@ -416,6 +403,21 @@ impl Scorer {
         self.counts.lag_millis.store(lag.0.max(0) as u64, Ordering::Relaxed);
         self.counts.spend(Stage::Score, begin.elapsed());
     }
+}
+
+/// The open events that have become much stronger since they were recorded. `recorded` are their strengths at that time.
+pub(crate) fn stronger(monitor: &Monitor<'_>, recorded: &mut BTreeMap<String, f64>) -> Vec<Event> {
+    let (mut open, mut stronger) = (BTreeMap::new(), Vec::new());
+    for event in monitor.open_events() {
+        let known = recorded.get(&event.id).copied().unwrap_or(event.strength);
+        let is_stronger = event.strength > known * STRONGER;
+        if is_stronger {
+            stronger.push(event.clone());
+        }
+        open.insert(event.id.clone(), if is_stronger { event.strength } else { known });
+    }
+    *recorded = open;
+    stronger
 }
 
 #[cfg(test)]

@@ -198,6 +198,22 @@ async fn a_verdict_hides_similar_events_until_it_is_undone_disputed_or_expired(s
     let again = store.undo_verdict(against.number, "bob", NOW).await;
     assert!(matches!(again, Err(StoreError::NotFound { .. })));
 
+    // One of the hidden events turns out to be an anomaly: the region no longer reaches it.
+    let confirmed = store.give_verdict(&verdict(&open, "bob", Answer::Anomaly), &[], NOW).await.unwrap();
+    let (hidden, changes) = state().await;
+    assert_eq!(hidden, ["event-200"]);
+    assert!(changes.ends_with(&["event-201 shown".into()]), "{changes:?}");
+    store.undo_verdict(confirmed.number, "bob", NOW).await.unwrap();
+    assert_eq!(state().await.0, ["event-200", "event-201"]);
+
+    // It becomes much stronger than the one that was accepted.
+    let stronger = Event { strength: open.strength * 2.1, ..open.clone() };
+    store.update_open(&stronger).await.unwrap();
+    store.apply_verdicts(NOW).await.unwrap();
+    assert_eq!(state().await.0, ["event-200"]);
+    store.update_open(&open).await.unwrap();
+    store.apply_verdicts(NOW).await.unwrap();
+
     store.apply_verdicts(after).await.unwrap();
     assert!(state().await.0.is_empty(), "the verdict has expired");
     store.apply_verdicts(NOW).await.unwrap();

@@ -25,6 +25,8 @@ use serde::Serialize;
 use workload::label::family;
 use workload::{Control, JobId, Label, Millis, NodeName, Set, Timestamp};
 
+use crate::scoring::stronger;
+
 /// The first day begins on a Monday morning.
 const FIRST_MORNING: Timestamp = Timestamp(1_767_600_000_000);
 /// Days with anomalous jobs, the day on which behaviour changes, and the first day of a new kind of job.
@@ -34,6 +36,8 @@ const DAY_OF_NEW_KIND: u32 = 6;
 /// The harmless kind that is new, and the change of behaviour: two standard deviations of the usual drift.
 const NEW_KIND: &str = "mpi-steady";
 const CHANGE: [f32; 3] = [0.0, 0.25, 0.5];
+/// How often verdicts are applied again to events that are open, as in the service.
+const APPLY_EVERY: Millis = Millis(60_000);
 /// How long the administrator takes.
 const VERDICT_AFTER: Millis = Millis(900_000);
 /// How long similar events stay hidden.
@@ -42,6 +46,8 @@ const ACCEPTED_FOR: Millis = Millis(30 * Millis::DAY.0);
 const DETECTABLE_WINDOWS: i64 = 3;
 /// Within so many windows an event is in time.
 const PROMPT_WINDOWS: i64 = 2;
+/// More changes than there are at a time.
+const MAX_CHANGES: i64 = 1_000;
 const ADMINISTRATOR: &str = "administrator";
 const COMPETITION: &str = "competition";
 
@@ -179,6 +185,7 @@ pub fn rehearse(
         rng: Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ 0x6164_6d69),
         error_rate: settings.error_rate,
         waiting: Vec::new(),
+        last_change: 0,
         has_accepted_new_kind: false,
     };
     let mut open: Vec<Event> = Vec::new();
@@ -306,6 +313,7 @@ impl Stage<'_> {
         };
         let length = detector.event_spec().length();
         let mut above: BTreeSet<Subject> = BTreeSet::new();
+        let (mut recorded, mut next_look) = (BTreeMap::new(), span.from);
         let mut failed: Option<RehearsalError> = None;
         archive_events.observe(&mut monitor, |monitor, batch, changes| {
             if failed.is_some() {
@@ -320,7 +328,9 @@ impl Stage<'_> {
             day.false_alarms.windows += exceeding.len();
             day.false_alarms.stretches += exceeding.difference(&above).count();
             above = exceeding;
-            let outcome = self.record(&changes, version, now, administrator).and_then(|()| {
+            let stronger = stronger(monitor, &mut recorded);
+            let outcome = self.record(&changes, &stronger, version, now, &mut next_look).and_then(|()| {
+                administrator.listen(self, now)?;
                 let has_new_anomaly = administrator.answer(self, scored, now, day)?;
                 if has_new_anomaly {
                     monitor.use_library(self.library(detector, &mut points, now)?);
@@ -336,20 +346,28 @@ impl Stage<'_> {
         Ok(monitor.finish())
     }
 
+    /// Records what happened to events, and from time to time which of them verdicts hide now.
     fn record(
         &self,
         changes: &[EventChange],
+        stronger: &[Event],
         model: &str,
         now: Timestamp,
-        administrator: &mut Administrator,
+        next_look: &mut Timestamp,
     ) -> Result<(), RehearsalError> {
-        for change in changes {
-            let number = self.runtime.block_on(self.store.record(change, model, now))?;
-            if let (Some(_), EventChange::Opened(event)) = (number, change) {
-                administrator.waiting.push((now + VERDICT_AFTER, event.id.clone()));
+        self.runtime.block_on(async {
+            for change in changes {
+                self.store.record(change, model, now).await?;
             }
-        }
-        Ok(())
+            for event in stronger {
+                self.store.update_open(event).await?;
+            }
+            if now >= *next_look {
+                self.store.apply_verdicts(now).await?;
+                *next_look = now + APPLY_EVERY;
+            }
+            Ok(())
+        })
     }
 
     fn library(
@@ -452,10 +470,23 @@ struct Administrator {
     error_rate: f64,
     /// Events, and when they are answered.
     waiting: Vec<(Timestamp, String)>,
+    /// The number of the last change of events that was noticed.
+    last_change: i64,
     has_accepted_new_kind: bool,
 }
 
 impl Administrator {
+    /// Notices the events that were opened, or that no verdict hides any more.
+    fn listen(&mut self, stage: &Stage<'_>, now: Timestamp) -> Result<(), RehearsalError> {
+        for change in stage.runtime.block_on(stage.store.changes_after(self.last_change, MAX_CHANGES))? {
+            self.last_change = change.number;
+            if matches!(change.what.as_str(), "opened" | "shown") {
+                self.waiting.push((now + VERDICT_AFTER, change.event.id));
+            }
+        }
+        Ok(())
+    }
+
     /// Answers what is due. Returns whether an anomaly was confirmed.
     fn answer(
         &mut self,
@@ -470,7 +501,8 @@ impl Administrator {
         let mut has_anomaly = false;
         for (time, id) in due {
             let Some(recorded) = stage.runtime.block_on(stage.store.event(&id))? else { continue };
-            if recorded.hidden_by.is_some() {
+            let is_answered = !stage.runtime.block_on(stage.store.verdicts_of(&id))?.is_empty();
+            if recorded.hidden_by.is_some() || is_answered {
                 continue;
             }
             let explanation = scored.explanation(&recorded.event);
