@@ -10,7 +10,7 @@ use workload::{Control, JobId};
 
 use crate::archive_windows::Reading;
 use crate::data::KnownJobs;
-use crate::detector::Finding;
+use crate::detector::{Finding, Level};
 use crate::split::WindowFilter;
 use crate::trained::TrainedDetector;
 use crate::usage::JobUsage;
@@ -79,14 +79,21 @@ impl LabelledPoint {
     }
 }
 
-/// The features that kinds are classified by: the embedding, and the logarithms of each channel's error, of the growth
-/// of memory and of the CPU time that others used.
+/// The features that kinds are classified by: the embedding, and the logarithms of each channel's error, of the distances
+/// from normal on the levels of the hierarchy, of the growth of memory and of the CPU time that others used. The levels
+/// tell apart jobs whose single threads do the same, such as one with a stuck rank from a healthy one.
 pub fn features_of(finding: &Finding, usage: Option<&JobUsage>) -> Vec<f64> {
     let errors = finding.errors.iter().map(|error| (error + 1e-5).log10());
     let growth = usage.and_then(|usage| usage.memory).map_or(0.0, |memory| memory.growth_per_hour);
     let foreign = usage.and_then(|usage| usage.foreign_cpu).unwrap_or(0.0);
     let of_job = [(growth + 0.05).log10(), (foreign + 0.05).log10()];
-    finding.embedding.iter().map(|value| f64::from(*value)).chain(errors).chain(of_job).collect()
+    // Levels of nodes and clusters are about other jobs as well.
+    let levels = Level::ALL.iter().zip(&finding.distances);
+    let of_levels = levels
+        .filter(|(level, _)| matches!(level, Level::Thread | Level::Peers | Level::Job))
+        .map(|(_, distance)| (distance + 0.1).log10());
+    let embedding = finding.embedding.iter().map(|value| f64::from(*value));
+    embedding.chain(errors).chain(of_levels).chain(of_job).collect()
 }
 
 /// The distribution of the windows of one kind.
