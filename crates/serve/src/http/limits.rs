@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::body::HttpBody;
 use axum::extract::{ConnectInfo, Request, State};
+use axum::http::header::CONNECTION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -21,6 +23,8 @@ const MAX_ADDRESSES: usize = 100_000;
 const FAILURES_PER_SECOND: f64 = 0.2;
 /// A client may send the requests of so many seconds at once.
 const BURST_SECONDS: f64 = 10.0;
+/// A request body of this size has arrived with its head.
+const MAX_READ_AT_ONCE: u64 = 4_096;
 /// How long a client may take to send a file.
 const MAX_UPLOAD_TIME: Duration = Duration::from_secs(600);
 
@@ -163,6 +167,17 @@ pub fn too_many(what: &str) -> Response {
     };
     let mut response = error.into_response();
     response.headers_mut().insert(axum::http::header::RETRY_AFTER, HeaderValue::from_static("5"));
+    response
+}
+
+/// Closes the connection after a refusal whose request may not have been read to its end, and says so. Otherwise a client
+/// would send its next request on a connection that is about to be closed.
+pub async fn close_after_refusal(request: Request, next: Next) -> Response {
+    let may_be_unread = request.body().size_hint().upper().is_none_or(|upper| upper > MAX_READ_AT_ONCE);
+    let mut response = next.run(request).await;
+    if may_be_unread && response.status().is_client_error() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     response
 }
 

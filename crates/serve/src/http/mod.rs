@@ -156,6 +156,7 @@ pub fn router(service: Arc<Service>) -> Router {
         .layer(axum::middleware::from_fn_with_state(service.clone(), limits::check))
         .layer(CompressionLayer::new())
         .layer(axum::middleware::from_fn(access::add_headers))
+        .layer(axum::middleware::from_fn(limits::close_after_refusal))
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(service)
 }

@@ -120,6 +120,10 @@ async fn files_that_cannot_be_used_change_nothing() {
         let data = folder.path().to_string_lossy();
         assert!(!message.contains('\n') && !message.contains(&*data), "{path}: {message}");
     }
+    // The next request needs another connection, and the client is told.
+    let large = client.client.put(format!("{}/job-traces/large.csv", client.base)).body("x".repeat(100_001));
+    let refused = large.send().await.unwrap();
+    assert_eq!((refused.status().as_u16(), refused.headers()["connection"].as_bytes()), (413, &b"close"[..]));
     assert_eq!(client.names("job-traces").await, ["ours.csv"]);
     assert!(client.names("workflows").await.is_empty());
     let failed = client.run("workflow-classifier", json!({})).await;
