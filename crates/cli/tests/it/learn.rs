@@ -226,7 +226,7 @@ fn a_night_without_data_is_one_clear_line() {
 }
 
 #[test]
-fn candidates_are_trained_by_slurm_and_one_that_is_killed_does_not_take_part() {
+fn candidates_are_trained_by_slurm_one_that_is_killed_is_out_and_one_that_is_requeued_is_not() {
     let n_cpus = std::thread::available_parallelism().unwrap().get().min(2);
     let Some(slurm) = testbed::slurm::Slurm::start(n_cpus) else { return };
     let night = Night::new(9_000, "");
@@ -235,10 +235,21 @@ fn candidates_are_trained_by_slurm_and_one_that_is_killed_does_not_take_part() {
     slurm.configure(&mut command);
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     // The first candidate is ae.
-    testbed::eventually("a task that is cancelled", || {
+    let cancelled = testbed::eventually("a task that is cancelled", || {
         let tasks = slurm.run("squeue", &["--noheader", "--array", "--format=%i"]);
         let task = tasks.lines().find(|task| task.trim().ends_with("_0"))?.trim().to_owned();
-        Some(slurm.run("scancel", &[&task]))
+        slurm.run("scancel", &[&task]);
+        Some(task)
+    });
+    // The other one is pca. Slurm lets a requeued task wait for two minutes, unless it is told to start now.
+    let requeued = cancelled.replace("_0", "_1");
+    testbed::eventually("a task that is requeued", || {
+        let has_begun = !slurm.run("scontrol", &["show", "job", &requeued]).contains("JobState=PENDING");
+        has_begun.then(|| slurm.run("scontrol", &["requeue", &requeued]))
+    });
+    testbed::eventually("the task that was requeued", || {
+        slurm.run("scontrol", &["update", &format!("JobId={requeued}"), "StartTime=now"]);
+        slurm.run("scontrol", &["show", "job", &requeued]).contains("Restarts=1").then_some(())
     });
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
