@@ -9,7 +9,7 @@ use jobs::generators::{
     Condition, GeneratorKind, LoadFactor, SampleExtent, SampleRequest, TimeSpan, TrainedGenerator,
     TrainingConfig,
 };
-use jobs::{Error, Preset, Table, Trace, sink};
+use jobs::{Error, FeatureTable, Preset, Role, Table, Trace, sink};
 use learn::artifact::Provenance;
 use workload::{Stop, Stopped};
 
@@ -170,6 +170,32 @@ fn sessions_keep_the_sequence_that_independent_rows_lose() {
         windows(&sessions),
         windows(&copula)
     );
+}
+
+#[test]
+fn sessions_need_no_users() {
+    let text = csv(3_000, 1);
+    let without_user = |line: &str| {
+        let mut fields: Vec<&str> = line.split(',').collect();
+        fields[1] = "0";
+        fields.join(",")
+    };
+    let (header, jobs) = text.split_once('\n').unwrap();
+    let nobody: String = jobs.lines().map(|line| without_user(line) + "\n").collect();
+    let real = trace_of(&format!("{header}\n{nobody}"), Preset::Dirlab).unwrap();
+    let synthetic =
+        trained(&real, GeneratorKind::Sessions).sample_features(3_000, 1, &Stop::default()).unwrap();
+    let features = real.features().unwrap();
+    let found = compare(&features, &synthetic, CompareConfig::default(), &Stop::default()).unwrap();
+    assert!(found.similarity.column_score > 0.95, "{}", found.similarity.column_score);
+    let lag_1 = found.similarity.sequence.autocorrelation[0].figure.difference();
+    assert!(lag_1 < 0.05, "{lag_1}");
+    let same_size_as_before = |jobs: &FeatureTable| {
+        let sizes = jobs.column(jobs.position(Role::Cores).unwrap());
+        sizes.windows(2).filter(|pair| pair[0] == pair[1]).count() as f64 / sizes.len() as f64
+    };
+    let [of_real, of_synthetic] = [&features, &synthetic].map(same_size_as_before);
+    assert!((of_real - of_synthetic).abs() < 0.1, "{of_real} {of_synthetic}");
 }
 
 /// Asks to stop after a moment, and returns how long the operation went on.

@@ -24,6 +24,7 @@ const N_SIMILAR_RUNS: usize = 4;
 /// Intervals come from this many nearest jobs, of which those with the most similar previous interval are kept.
 const N_NEAREST_INTERVALS: usize = 30;
 const N_SIMILAR_INTERVALS: usize = 6;
+const N_SIMILAR_INTERVALS_WITHOUT_USERS: usize = 12;
 /// At most this many sessions are searched for first intervals at the same time of day.
 const MAX_SESSION_STARTS: usize = 1_000;
 const DAY: f64 = 86_400.0;
@@ -232,11 +233,15 @@ impl<'a> Pass<'a> {
     fn interval(&mut self, user: u32, is_first: bool, at: f64) -> f64 {
         let index = self.index;
         let later = index.later_jobs_by_user.get(&user).filter(|later| !is_first && !later.is_empty());
+        let has_users = index.user_feature.is_some();
         let previous = self.previous_log_interval;
         match later {
             Some(later) => self.set_nearest(later, at, N_NEAREST_INTERVALS),
             None => {
-                let n_starts = index.sessions_in_two_days.clamp(2 * N_NEAREST_INTERVALS, MAX_SESSION_STARTS);
+                // Without users, most jobs are the first of a session. With the time of day as well, their intervals would
+                // be determined by those before them, and the sample would stay in bursts.
+                let most = if has_users { MAX_SESSION_STARTS } else { 2 * N_NEAREST_INTERVALS };
+                let n_starts = index.sessions_in_two_days.clamp(2 * N_NEAREST_INTERVALS, most);
                 self.set_nearest(&index.session_starts, at, n_starts);
                 let now = (self.time / DAY).fract();
                 self.keep_similar(2 * N_NEAREST_INTERVALS, |job| {
@@ -245,9 +250,8 @@ impl<'a> Pass<'a> {
                 });
             }
         }
-        self.keep_similar(N_SIMILAR_INTERVALS, |job| {
-            (index.previous_log_interval[job as usize] - previous).abs()
-        });
+        let n_similar = if has_users { N_SIMILAR_INTERVALS } else { N_SIMILAR_INTERVALS_WITHOUT_USERS };
+        self.keep_similar(n_similar, |job| (index.previous_log_interval[job as usize] - previous).abs());
         let similar = self.candidates[self.rng.random_range(0..self.candidates.len())];
         let interval = index.jobs().intervals()[similar as usize];
         let is_exact = interval <= 0.0 || index.frequent_intervals.contains(&interval.to_bits());

@@ -13,6 +13,10 @@ const MIN_FREQUENT_FRACTION: f64 = 0.002;
 const MIN_REPEATED_FRACTION: f64 = 0.5;
 /// A measurement with at least this rank correlation with the run time scales with it.
 const MIN_SCALING_CORRELATION: f64 = 0.8;
+/// If one user has more than this fraction of the jobs, the trace does not say who submitted them.
+const MAX_USER_FRACTION: f64 = 0.9;
+/// Without users, a session also ends with an interval of so many seconds.
+const PAUSE: f64 = 1_800.0;
 const DAY: f64 = 86_400.0;
 
 /// Positions of jobs or sessions in the trace, ascending.
@@ -75,7 +79,8 @@ impl TraceIndex {
                 |feature| jobs.column(feature).iter().map(|value| *value as u32).collect(),
             )
         };
-        let (user_feature, status_feature) = (jobs.position(Role::User), jobs.position(Role::Status));
+        let user_feature = jobs.position(Role::User).filter(|user| tells_users_apart(jobs.column(*user)));
+        let status_feature = jobs.position(Role::Status);
         let (user_of_job, status_of_job) = (codes(user_feature), codes(status_feature));
         let run_time_feature = jobs.position(Role::RunTime);
         let separate = [user_feature, status_feature, run_time_feature];
@@ -83,8 +88,12 @@ impl TraceIndex {
         let (requested_features, measured_features): (Vec<usize>, Vec<usize>) =
             others.partition(|feature| is_requested(&jobs, *feature, &user_of_job));
         let request_of_job = numbered_requests(&jobs, &requested_features);
-        let is_start =
-            |job: usize| job == 0 || user_of_job[job] != user_of_job[job - 1] || user_feature.is_none();
+        // Without users, who requests the same takes the place of a user.
+        let user_of_job = if user_feature.is_some() { user_of_job } else { request_of_job.clone() };
+        let is_start = |job: usize| {
+            let is_pause = user_feature.is_none() && jobs.intervals()[job] > PAUSE;
+            job == 0 || user_of_job[job] != user_of_job[job - 1] || is_pause
+        };
         let session_starts: Positions =
             (0..n_jobs).filter(|job| is_start(*job)).map(|job| job as u32).collect();
         let session_ends = session_starts.iter().skip(1).copied().chain([n_jobs as u32]);
@@ -134,6 +143,9 @@ impl TraceIndex {
             jobs,
         };
         index.group_jobs();
+        if user_feature.is_none() {
+            index.new_request_fraction = 0.0;
+        }
         index
     }
 
@@ -189,6 +201,16 @@ impl TraceIndex {
     pub fn n_jobs(&self) -> usize {
         self.jobs.n_jobs()
     }
+}
+
+/// Whether a column of users says who submitted a job: not if it has the same value in nearly all jobs.
+fn tells_users_apart(users: &[f64]) -> bool {
+    let mut counts: HashMap<u64, usize> = HashMap::new();
+    for user in users {
+        *counts.entry(user.to_bits()).or_default() += 1;
+    }
+    let most = counts.into_values().max().unwrap_or_default();
+    (most as f64) < MAX_USER_FRACTION * users.len() as f64
 }
 
 /// The number of the request of each job.
