@@ -31,6 +31,8 @@ const MAX_PROBABILITY: f64 = 0.5;
 const UNKNOWN_STD_ERROR: f64 = 0.5;
 /// The budgets whose cost is reported, in false events per day.
 pub const BUDGETS: [f64; 3] = [0.1, 1.0, 10.0];
+/// The budgets whose thresholds are kept. Others are interpolated.
+const KEPT_BUDGETS: [f64; 5] = [0.1, 0.3, 1.0, 3.0, 10.0];
 
 /// The threshold of one source of evidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -60,6 +62,14 @@ pub struct FoundAtBudgets {
     pub n_found: [usize; BUDGETS.len()],
 }
 
+/// The thresholds that another budget would have given.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AtBudget {
+    pub false_events_per_day: f64,
+    pub values: BTreeMap<Evidence, f64>,
+}
+
 /// The thresholds of a detector. [`Calibration::threshold`] is the only rule for which one applies.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -80,6 +90,9 @@ pub struct Calibration {
     /// What the budget costs.
     #[serde(default)]
     pub found: Vec<FoundAtBudgets>,
+    /// The thresholds of other budgets, in order; empty in models that were calibrated before they were kept.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub at_budgets: Vec<AtBudget>,
 }
 
 impl Calibration {
@@ -121,7 +134,54 @@ impl Calibration {
             thresholds,
             for_kind,
             found: Vec::new(),
+            at_budgets: sources.at_budgets(false_events_per_day, days),
         })
+    }
+
+    /// The same calibration for another budget; `None` if it is not between those whose thresholds were kept.
+    #[must_use]
+    pub fn with_budget(&self, false_events_per_day: f64) -> Option<Self> {
+        let mut other = self.clone();
+        let factors: BTreeMap<Evidence, f64> = self
+            .thresholds
+            .keys()
+            .map(|evidence| {
+                let own = self.value_at(*evidence, self.false_events_per_day)?;
+                Some((*evidence, self.value_at(*evidence, false_events_per_day)? / own))
+            })
+            .collect::<Option<_>>()?;
+        let all = other.for_kind.values_mut().chain([&mut other.thresholds]);
+        for (evidence, threshold) in all.flatten() {
+            threshold.value *= factors.get(evidence).copied().unwrap_or(1.0);
+            let probability = threshold.probability * false_events_per_day / self.false_events_per_day;
+            threshold.probability = probability.min(MAX_PROBABILITY);
+        }
+        let scaled = |rate: f64| rate * false_events_per_day / self.false_events_per_day;
+        other.plausible_events_per_day = other.plausible_events_per_day.map(scaled);
+        other.false_events_per_day = false_events_per_day;
+        Some(other)
+    }
+
+    /// The smallest and the largest budget that [`with_budget`](Self::with_budget) knows.
+    pub fn budgets(&self) -> Option<[f64; 2]> {
+        let budgets = || self.at_budgets.iter().map(|one| one.false_events_per_day);
+        Some([budgets().next()?, budgets().next_back()?])
+    }
+
+    /// The threshold of a source at a budget, interpolated between those that were kept.
+    fn value_at(&self, evidence: Evidence, false_events_per_day: f64) -> Option<f64> {
+        let after =
+            self.at_budgets.iter().position(|one| one.false_events_per_day >= false_events_per_day)?;
+        let upper = &self.at_budgets[after];
+        let value = |one: &AtBudget| one.values.get(&evidence).copied();
+        if upper.false_events_per_day == false_events_per_day {
+            return value(upper);
+        }
+        let lower = self.at_budgets.get(after.checked_sub(1)?)?;
+        let place = (false_events_per_day / lower.false_events_per_day).ln()
+            / (upper.false_events_per_day / lower.false_events_per_day).ln();
+        let (low, high) = (value(lower)?, value(upper)?);
+        Some((low.ln() + place * (high / low).ln()).exp())
     }
 
     /// The threshold of a source for a kind of job, if there is one.
@@ -166,7 +226,14 @@ impl Calibration {
         )?;
         let mut all = self.thresholds.values().chain(self.for_kind.values().flat_map(BTreeMap::values));
         let is_valid = |one: &Threshold| one.value > 0.0 && one.value.is_finite() && one.log_std_error >= 0.0;
-        ensure(all.all(is_valid), "one of its thresholds is not a positive number")
+        ensure(all.all(is_valid), "one of its thresholds is not a positive number")?;
+        let is_positive = |value: &f64| *value > 0.0 && value.is_finite();
+        let mut budgets = self.at_budgets.iter();
+        ensure(
+            budgets.all(|one| is_positive(&one.false_events_per_day) && one.values.values().all(is_positive))
+                && self.at_budgets.is_sorted_by(|a, b| a.false_events_per_day < b.false_events_per_day),
+            "a threshold of another budget is not a positive number, or budgets are not in order",
+        )
     }
 }
 
@@ -239,6 +306,18 @@ impl Sources {
         // A cluster without free threads in the validation data may have some later.
         values.entry(Evidence::Unowned).or_insert(Evidence::Unowned.ceiling() + Evidence::Unowned.floor());
         values
+    }
+
+    /// The thresholds of other budgets, and of the one in force.
+    fn at_budgets(&self, own: f64, days: f64) -> Vec<AtBudget> {
+        let mut budgets: Vec<f64> = KEPT_BUDGETS.into_iter().chain([own]).collect();
+        budgets.sort_by(f64::total_cmp);
+        budgets.dedup();
+        let at = |false_events_per_day: f64| {
+            let values = self.values(&self.probabilities(false_events_per_day, days));
+            AtBudget { false_events_per_day, values }
+        };
+        budgets.into_iter().map(at).collect()
     }
 
     /// Thresholds with their uncertainty, and the plausible range of the rate of events that they give.
@@ -373,6 +452,28 @@ mod tests {
                 assert!(low <= high && high > 0.0);
             }
         }
+    }
+
+    #[test]
+    fn another_budget_has_other_thresholds_and_its_own_has_the_same() {
+        let units = units(120, &[Evidence::Error, Evidence::LastingError], 3);
+        let fitted = Calibration::fit(&units, 2.0, None, 1).unwrap();
+        assert_eq!(fitted.budgets(), Some([0.1, 10.0]));
+        let value = |calibration: &Calibration| calibration.thresholds[&Evidence::Error].value;
+        let same = fitted.with_budget(2.0).unwrap();
+        assert!((value(&same) / value(&fitted) - 1.0).abs() < 1e-9);
+        // Fitting again with that budget gives the same value.
+        for budget in [0.1, 1.0, 10.0] {
+            let again = Calibration::fit(&units, budget, None, 1).unwrap();
+            let other = fitted.with_budget(budget).unwrap();
+            assert!((value(&other) / value(&again) - 1.0).abs() < 1e-9, "{budget}");
+            assert_eq!(other.false_events_per_day, budget);
+        }
+        let values = [0.1, 0.2, 0.5, 2.0, 5.0].map(|budget| value(&fitted.with_budget(budget).unwrap()));
+        assert!(values.is_sorted_by(|a, b| a >= b), "{values:?}");
+        assert!(fitted.with_budget(0.01).is_none() && fitted.with_budget(100.0).is_none());
+        let old = Calibration { at_budgets: Vec::new(), ..fitted };
+        assert!(old.with_budget(1.0).is_none() && old.budgets().is_none());
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod audit;
 mod cadence;
 mod competition;
 mod deliveries;
+mod diagnoses;
 mod drift;
 mod events;
 mod exclusions;
@@ -27,6 +28,7 @@ pub use competition::{
     Assignment, Candidate, Entrant, EpochLoss, Held, Night, NightError, NightSettings, NightStep,
     NightTimings, OnAnomalies, Plan,
 };
+pub use diagnoses::{DiagnosedWindow, Diagnosis, MIN_DIAGNOSED, NewDiagnosis};
 pub use drift::{Distance, Drift};
 pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarEvent};
 pub use exclusions::Exclusion;
@@ -36,5 +38,7 @@ pub use shadow::{ShadowFigures, ShadowOutcome, is_same_event, judge_shadow};
 pub use silences::Silence;
 pub use store::{Store, StoreError};
 pub use tokens::{NewToken, Role, Secret, Session, Token};
-pub use verdicts::{Answer, NewVerdict, RegionInForce, Standing, Verdict, VettedEvent, VettingFigures};
+pub use verdicts::{
+    Answer, NewVerdict, RegionInForce, Standing, VETTED, Verdict, VettedEvent, VettingFigures,
+};
 pub use vetting::{KnownPoints, Preview, Vetting, VettingError};

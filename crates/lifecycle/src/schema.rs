@@ -6,7 +6,7 @@ use crate::store::{Store, StoreError};
 
 /// The statements of each version. A version that was released is never changed. SQLite accepts the names of types of
 /// PostgreSQL.
-const VERSIONS: [&[&str]; 4] = [
+const VERSIONS: [&[&str]; 5] = [
     &[
         "CREATE TABLE events (
         id TEXT PRIMARY KEY,
@@ -132,6 +132,18 @@ const VERSIONS: [&[&str]; 4] = [
         PRIMARY KEY (receiver, verdict)
     )",
     ],
+    &["CREATE TABLE diagnoses (
+        number BIGINT PRIMARY KEY,
+        kind TEXT NOT NULL,
+        is_anomalous BIGINT NOT NULL,
+        comment TEXT NOT NULL,
+        actor TEXT NOT NULL,
+        time_ms BIGINT NOT NULL,
+        window_ms BIGINT NOT NULL,
+        windows TEXT NOT NULL,
+        removed_ms BIGINT,
+        removed_by TEXT
+    )"],
 ];
 
 /// The version that this program writes.

@@ -16,6 +16,9 @@ use crate::events::{self, RecordedEvent, add_change};
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
 
+/// The change of an event that somebody said something about. Receivers of alerts are not told.
+pub const VETTED: &str = "vetted";
+
 /// What an administrator says about an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -215,6 +218,7 @@ impl Store {
         let kind = new.kind.as_deref().map(|kind| format!(" ({kind})")).unwrap_or_default();
         let detail = format!("verdict {number} on event {}: {}{kind}", new.event, new.answer.name());
         audit::append(&mut transaction, now, &new.actor, "verdict", &detail).await?;
+        note_vetted(&mut transaction, &new.event, now).await?;
         apply(&mut transaction, now).await?;
         transaction.commit().await?;
         Ok(Verdict {
@@ -247,6 +251,9 @@ impl Store {
             return Err(StoreError::NotFound { what: format!("verdict {number} that is in force") });
         }
         audit::append(&mut transaction, now, actor, "undo verdict", &format!("verdict {number}")).await?;
+        let row = sqlx::query("SELECT event FROM verdicts WHERE number = $1").bind(number);
+        let event: String = row.fetch_one(&mut *transaction).await?.try_get(0)?;
+        note_vetted(&mut transaction, &event, now).await?;
         apply(&mut transaction, now).await?;
         Ok(transaction.commit().await?)
     }
@@ -344,11 +351,17 @@ impl Store {
         Ok(by_event)
     }
 
-    /// A number that changes with every verdict and every undoing.
+    /// A number that changes with every verdict, every diagnosis, and every undoing of one.
     pub async fn verdict_state(&self) -> Result<i64, StoreError> {
-        let row = sqlx::query("SELECT COUNT(*), COUNT(undone_ms) FROM verdicts").fetch_one(self.readers());
-        let row = row.await?;
-        Ok(row.try_get::<i64, _>(0)? + row.try_get::<i64, _>(1)?)
+        let mut state = 0;
+        for query in [
+            "SELECT COUNT(*), COUNT(undone_ms) FROM verdicts",
+            "SELECT COUNT(*), COUNT(removed_ms) FROM diagnoses",
+        ] {
+            let row = sqlx::query(query).fetch_one(self.readers()).await?;
+            state += row.try_get::<i64, _>(0)? + row.try_get::<i64, _>(1)?;
+        }
+        Ok(state)
     }
 
     /// The events that were opened since a time, with their verdicts, in order of their opening.
@@ -495,6 +508,17 @@ async fn apply(transaction: &mut Transaction<'_, Any>, now: Timestamp) -> Result
         }
     }
     Ok(())
+}
+
+/// Notes as a change that somebody said something about an event, for those who look at it.
+async fn note_vetted(
+    transaction: &mut Transaction<'_, Any>,
+    event: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let row = sqlx::query("SELECT * FROM events WHERE id = $1").bind(event).fetch_one(&mut **transaction);
+    let recorded = events::recorded(&row.await?)?;
+    add_change(transaction, &recorded.event, VETTED, now).await.map(drop)
 }
 
 fn verdict(row: &AnyRow) -> Result<Verdict, StoreError> {

@@ -13,7 +13,8 @@ use detect::{
 use workload::{Control, JobId, Label, Millis, Set, Timestamp};
 
 use crate::acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
-use crate::competition::spans_of;
+use crate::competition::{spans_of, whole_job};
+use crate::diagnoses::{self, Diagnosis, MIN_DIAGNOSED, NewDiagnosis};
 use crate::events::RecordedEvent;
 use crate::registry::{Registry, RegistryError};
 use crate::store::{Store, StoreError};
@@ -41,6 +42,10 @@ pub enum VettingError {
     Archive(#[from] archive::Error),
     #[error("only an anomaly has a kind")]
     Kind,
+    #[error(
+        "a diagnosis needs {MIN_DIAGNOSED} windows of jobs, and the archive has {found} of those that were selected"
+    )]
+    FewWindows { found: usize },
 }
 
 impl From<StoreError> for VettingError {
@@ -65,6 +70,8 @@ pub struct KnownPoints {
     labelled: Option<Vec<LabelledPoint>>,
     /// By event.
     anomalies: BTreeMap<String, Vec<LabelledPoint>>,
+    /// By the number of the diagnosis.
+    diagnosed: BTreeMap<i64, Vec<LabelledPoint>>,
     normal: Option<Vec<LabelledPoint>>,
 }
 
@@ -121,6 +128,18 @@ impl Vetting<'_> {
         Ok(self.store.give_verdict(new, &regions, now).await?)
     }
 
+    /// Names windows, which takes effect at once. The archive has to have them.
+    pub async fn diagnose(&self, new: &NewDiagnosis, now: Timestamp) -> Result<Diagnosis, VettingError> {
+        let champion = self.registry.champion().await?.ok_or(VettingError::FewWindows { found: 0 })?;
+        let NewDiagnosis { kind, window_length, windows, .. } = new;
+        let (detector, archive) = (&champion.detector, self.archive);
+        let points = diagnoses::points(kind, windows, *window_length, detector, archive, self.control)?;
+        if points.len() < MIN_DIAGNOSED {
+            return Err(VettingError::FewWindows { found: points.len() });
+        }
+        Ok(self.store.add_diagnosis(new, now).await?)
+    }
+
     /// Computes the regions of earlier verdicts for another model, before it is used.
     pub async fn add_regions(
         &self,
@@ -140,7 +159,8 @@ impl Vetting<'_> {
         Ok(())
     }
 
-    /// The confirmed anomalies, and normal windows beside them, as a detector sees them. Events are compared with them.
+    /// The confirmed anomalies and the diagnoses, and normal windows beside them, as a detector sees them. Events are
+    /// compared with them.
     /// `known` keeps what was read for the same detector before.
     pub async fn library(
         &self,
@@ -156,6 +176,15 @@ impl Vetting<'_> {
         let mut points: Vec<LabelledPoint> = known.labelled.iter().flatten().cloned().collect();
         let vetted = self.store.vetted_events(Timestamp::MIN).await?;
         let confirmed: Vec<&VettedEvent> = confirmed(&vetted).take(MAX_ANOMALIES).collect();
+        let diagnoses = self.store.diagnoses().await?;
+        for diagnosis in &diagnoses {
+            if !known.diagnosed.contains_key(&diagnosis.number) {
+                let found = diagnosis.points(detector, self.archive, self.control)?;
+                known.diagnosed.insert(diagnosis.number, found);
+            }
+            points.extend(known.diagnosed.get(&diagnosis.number).into_iter().flatten().cloned());
+            labels.extend(diagnosis.labels());
+        }
         let mut with_normal_windows = BTreeSet::new();
         for vetted in &confirmed {
             let event = &vetted.event.event;
@@ -178,8 +207,12 @@ impl Vetting<'_> {
             }
         }
         // Labelled jobs show what is normal.
-        if known.normal.is_none() && !confirmed.is_empty() && !has_labels {
-            let suspects = vetted.iter().flat_map(|vetted| spans_of(&vetted.event.event, now)).collect();
+        let has_known = !confirmed.is_empty() || !diagnoses.is_empty();
+        if known.normal.is_none() && has_known && !has_labels {
+            let mut suspects: Vec<Span> =
+                vetted.iter().flat_map(|vetted| spans_of(&vetted.event.event, now)).collect();
+            let jobs = diagnoses.iter().flat_map(Diagnosis::jobs);
+            suspects.extend(jobs.map(|job| whole_job(job.clone())));
             known.normal = Some(self.normal_points(detector, suspects)?);
         }
         points.extend(known.normal.iter().flatten().cloned());

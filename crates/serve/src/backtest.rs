@@ -1,7 +1,9 @@
 //! Backtests: what a model would have reported in the past, found by the code that scores live.
 
 use archive::Archive;
-use detect::{ArchiveEvents, DetectError, Event, KnownJobs, Library, Scope, Span, TrainedDetector};
+use detect::{
+    ArchiveEvents, Calibration, DetectError, Event, KnownJobs, Library, Scope, Span, TrainedDetector,
+};
 use lifecycle::{RegionInForce, Standing, VettedEvent, is_same_event};
 use serde::Serialize;
 use workload::{Control, Timestamp};
@@ -20,12 +22,17 @@ pub struct BacktestQuery {
     pub to: Timestamp,
     /// The events of that time that were recorded.
     pub recorded: Vec<VettedEvent>,
+    /// Whether the thresholds are those of the model.
+    pub is_own_budget: bool,
 }
 
 /// What a model would have reported.
 #[derive(Debug, Serialize)]
 pub struct Backtest {
     pub model: String,
+    /// The budget of false events per day, and whether it is that of the model.
+    pub false_events_per_day: Option<f64>,
+    pub is_own_budget: bool,
     pub from: Timestamp,
     pub to: Timestamp,
     /// How much time was observed, and how many windows.
@@ -37,6 +44,18 @@ pub struct Backtest {
     pub omitted: usize,
     /// Events that were reported then, and that this model would not report.
     pub missed: Vec<MissedEvent>,
+}
+
+/// Why another budget cannot be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum BudgetError {
+    #[error(
+        "model {0} was calibrated before the thresholds of other budgets were kept; models that are trained from now on \
+         know them"
+    )]
+    NotKept(String),
+    #[error("model {version} knows the thresholds of {from} to {to} false events per day")]
+    OutOfRange { version: String, from: f64, to: f64 },
 }
 
 #[derive(Debug, Serialize)]
@@ -60,6 +79,19 @@ pub struct MissedEvent {
 }
 
 impl BacktestQuery {
+    /// Uses the thresholds of another budget of false events per day.
+    pub fn use_budget(&mut self, false_events_per_day: f64) -> Result<(), BudgetError> {
+        let calibration = self.detector.calibration.as_ref();
+        let Some([from, to]) = calibration.and_then(Calibration::budgets) else {
+            return Err(BudgetError::NotKept(self.version.clone()));
+        };
+        let other = calibration.and_then(|calibration| calibration.with_budget(false_events_per_day));
+        let out_of_range = || BudgetError::OutOfRange { version: self.version.clone(), from, to };
+        self.detector.calibration = Some(other.ok_or_else(out_of_range)?);
+        self.is_own_budget = false;
+        Ok(())
+    }
+
     /// Scores the archive.
     pub fn run(self, archive: &Archive, control: Control<'_>) -> Result<Backtest, DetectError> {
         let filter =
@@ -85,6 +117,8 @@ impl BacktestQuery {
         };
         Ok(Backtest {
             model: self.version.clone(),
+            false_events_per_day: self.detector.calibration.as_ref().map(|one| one.false_events_per_day),
+            is_own_budget: self.is_own_budget,
             from: self.from,
             to: self.to,
             hours: found.hours,

@@ -8,6 +8,7 @@ use detect::{DetectError, Reading, Scope, Span, TrainedDetector, WindowBatch};
 use learn::stats::squared_distance;
 use learn::umap::{Umap, UmapSettings};
 use learn::{Matrix, Pca, PcaError};
+use lifecycle::Diagnosis;
 use serde::Serialize;
 use workload::{Control, JobId, Millis, NodeName, Timestamp};
 
@@ -32,12 +33,6 @@ pub enum EmbeddingError {
     Pca(#[from] PcaError),
 }
 
-impl From<archive::Error> for EmbeddingError {
-    fn from(error: archive::Error) -> Self {
-        Self::Detect(error.into())
-    }
-}
-
 /// How embeddings are projected. Both are fitted to the training windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Projection {
@@ -57,15 +52,61 @@ pub struct EmbeddingQuery {
     pub projection: Projection,
     pub from: Timestamp,
     pub to: Timestamp,
-    /// Jobs whose kind is known, by label or by verdict.
-    pub kinds: BTreeMap<JobId, KnownKind>,
+    pub kinds: KnownKinds,
     pub seed: u64,
+}
+
+/// What windows are known to be.
+#[derive(Debug, Default)]
+pub struct KnownKinds {
+    /// Jobs whose kind is known, by label or by verdict.
+    pub jobs: BTreeMap<JobId, KnownKind>,
+    /// Parts of jobs that diagnoses name.
+    parts: BTreeMap<JobId, Vec<DiagnosedPart>>,
+}
+
+/// The time of a job that a diagnosis is about.
+#[derive(Debug)]
+struct DiagnosedPart {
+    from: Timestamp,
+    to: Timestamp,
+    known: KnownKind,
+}
+
+impl KnownKinds {
+    pub fn new(jobs: BTreeMap<JobId, KnownKind>, diagnoses: &[Diagnosis]) -> Self {
+        let mut parts: BTreeMap<JobId, Vec<DiagnosedPart>> = BTreeMap::new();
+        for diagnosis in diagnoses {
+            let known = KnownKind { kind: diagnosis.kind.clone(), is_anomalous: diagnosis.is_anomalous };
+            for (job, (from, to)) in diagnosis.spans() {
+                let part = DiagnosedPart { from, to, known: known.clone() };
+                parts.entry(job.clone()).or_default().push(part);
+            }
+        }
+        Self { jobs, parts }
+    }
+
+    /// The kind of a window, if it is known. A diagnosis is more precise than what is known about the whole job.
+    pub fn of(&self, point: &Point) -> Option<&KnownKind> {
+        let job = point.job.as_ref()?;
+        let parts = self.parts.get(job).into_iter().flatten();
+        let part = parts.rev().find(|part| (part.from..part.to).contains(&point.time));
+        part.map(|part| &part.known).or_else(|| self.jobs.get(job))
+    }
+
+    fn anomalous(&self) -> BTreeSet<&str> {
+        let parts = self.parts.values().flatten().map(|part| &part.known);
+        let all = self.jobs.values().chain(parts);
+        all.filter(|known| known.is_anomalous).map(|known| known.kind.as_str()).collect()
+    }
 }
 
 /// Points in two dimensions, as columns of the same length. `node`, `job` and `kind` are positions in the lists of names.
 #[derive(Debug, Default, Serialize)]
 pub struct Embeddings {
     pub axes: [String; 2],
+    /// The length of the windows.
+    pub window_seconds: f64,
     pub x: Vec<f32>,
     pub y: Vec<f32>,
     pub time: Vec<Timestamp>,
@@ -86,14 +127,16 @@ pub struct Embeddings {
 }
 
 /// One window.
-struct Point {
-    embedding: Vec<f32>,
-    time: Timestamp,
-    node: NodeName,
-    cpu: u16,
-    job: Option<JobId>,
-    score: f64,
-    max_iowait: f32,
+pub struct Point {
+    pub embedding: Vec<f32>,
+    pub time: Timestamp,
+    pub node: NodeName,
+    pub cpu: u16,
+    pub job: Option<JobId>,
+    pub score: f64,
+    pub max_iowait: f32,
+    /// The mean rate of each channel.
+    pub rates: Vec<f32>,
 }
 
 impl EmbeddingQuery {
@@ -106,8 +149,8 @@ impl EmbeddingQuery {
     ) -> Result<Embeddings, EmbeddingError> {
         let trained = detector.data.as_ref().and_then(|data| data.from.zip(data.to));
         let (from, to) = trained.unwrap_or((self.from, self.to));
-        let training = points(archive, detector, from, to, control)?;
-        let recent = points(archive, detector, self.from, self.to, control)?;
+        let training = points(archive, detector, from, to, N_MOMENTS, control)?;
+        let recent = points(archive, detector, self.from, self.to, N_MOMENTS, control)?;
         if training.is_empty() || recent.is_empty() {
             return Err(EmbeddingError::NoWindows);
         }
@@ -125,7 +168,8 @@ impl EmbeddingQuery {
                 (["UMAP 1".into(), "UMAP 2".into()], [umap.layout, others])
             }
         };
-        let mut embeddings = Embeddings { axes, ..Embeddings::default() };
+        let window_seconds = detector.window_seconds();
+        let mut embeddings = Embeddings { axes, window_seconds, ..Embeddings::default() };
         embeddings.distances = self.distances(&training, &recent);
         let mut names = Names::default();
         for ((points, places), is_training) in
@@ -141,19 +185,18 @@ impl EmbeddingQuery {
     }
 
     fn kind(&self, point: &Point) -> &str {
-        match &point.job {
-            Some(job) => self.kinds.get(job).map_or(UNLABELLED, |known| &known.kind),
-            None => IDLE,
+        match (&point.job, self.kinds.of(point)) {
+            (_, Some(known)) => &known.kind,
+            (Some(_), None) => UNLABELLED,
+            (None, None) => IDLE,
         }
     }
 
     /// The distance of all points to the centroid of each known anomaly.
     fn distances(&self, training: &[Point], recent: &[Point]) -> BTreeMap<String, Vec<f64>> {
         let all = || training.iter().chain(recent);
-        let anomalous: BTreeSet<&str> =
-            self.kinds.values().filter(|known| known.is_anomalous).map(|known| known.kind.as_str()).collect();
         let mut distances = BTreeMap::new();
-        for kind in anomalous {
+        for kind in self.kinds.anomalous() {
             let members: Vec<&Point> = all().filter(|point| self.kind(point) == kind).collect();
             if members.is_empty() || distances.len() == MAX_KINDS {
                 continue;
@@ -221,18 +264,19 @@ fn matrix(points: &[Point]) -> Matrix {
 }
 
 /// The windows of all threads at some moments of a stretch of time, evenly thinned out if they are too many.
-fn points(
+pub fn points(
     archive: &Archive,
     detector: &TrainedDetector,
     from: Timestamp,
     to: Timestamp,
+    n_moments: i64,
     control: Control<'_>,
-) -> Result<Vec<Point>, EmbeddingError> {
+) -> Result<Vec<Point>, DetectError> {
     let length = detector.event_spec().length();
     let spec = detector.window_spec(detector.config.window);
     // Windows start at multiples of their length, so a stretch of two lengths has a whole one.
-    let between = ((to - from).0 / N_MOMENTS).max(2 * length.0);
-    let starts = (0..N_MOMENTS).map(|moment| from + Millis(between * moment));
+    let between = ((to - from).0 / n_moments).max(2 * length.0);
+    let starts = (0..n_moments).map(|moment| from + Millis(between * moment));
     let included = starts
         .map(|start| Span::of_time(start, start + Millis(2 * length.0)))
         .filter(|span| span.from < to)
@@ -260,6 +304,14 @@ fn points_of(batch: &WindowBatch, detector: &TrainedDetector) -> Vec<Point> {
         cpu: thread.cpu.0,
         job: thread.job().cloned(),
         max_iowait: thread.values.chunks_exact(n_channels).map(|step| step[IOWAIT]).fold(0.0, f32::max),
+        rates: mean_rates(&thread.values, n_channels),
     };
     batch.threads().iter().zip(detector.examine(batch)).map(point).collect()
+}
+
+/// The mean of each channel over the steps of a window.
+fn mean_rates(values: &[f32], n_channels: usize) -> Vec<f32> {
+    let n_steps = (values.len() / n_channels.max(1)).max(1) as f32;
+    let of = |channel: usize| values.iter().skip(channel).step_by(n_channels).sum::<f32>() / n_steps;
+    (0..n_channels).map(of).collect()
 }

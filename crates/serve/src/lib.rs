@@ -26,9 +26,11 @@ mod scoring;
 mod service;
 mod settings;
 mod shadow;
+mod similar_jobs;
 mod tasks;
 mod traces;
 mod uploads;
+mod usage;
 mod workflow_runs;
 
 pub use counts::{Counts, Ignored, Input};

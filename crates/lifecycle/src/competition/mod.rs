@@ -19,7 +19,7 @@ use workload::{Millis, Timestamp};
 pub use self::arena::Entrant;
 pub use self::assignment::Assignment;
 pub use self::plan::{Held, Plan};
-pub(crate) use self::plan::{LONGEST_EVENT, spans_of};
+pub(crate) use self::plan::{LONGEST_EVENT, spans_of, whole_job};
 use crate::drift::Drift;
 use crate::policy::{Figures, Policy};
 use crate::registry::RegistryError;

@@ -8,11 +8,12 @@ use archive::{Archive, Selection};
 use detect::{DetectorConfig, Event, EventSubject, Scope, Span, TrainedDetector, ValidConfig};
 use learn::artifact::{DataOrigin, Provenance};
 use sqlx::Connection;
-use workload::{Control, Millis, Timestamp};
+use workload::{Control, JobId, Millis, Timestamp};
 
 use super::arena::{Arena, Entered, Entrant};
 use super::assignment::Assignment;
 use super::{Night, NightError, NightSettings, NightStep, NightTimings, OnAnomalies, record};
+use crate::diagnoses::Diagnosis;
 use crate::drift::Drift;
 use crate::policy::Figures;
 use crate::registry::{Alias, Loaded, Move, NewPromotion, Registry, RegistryError};
@@ -79,6 +80,10 @@ impl Plan {
         let mut excluded: Vec<Span> =
             suspect.iter().flat_map(|vetted| spans_of(&vetted.event.event, now)).collect();
         excluded.extend(store.exclusions().await?.iter().map(|exclusion| exclusion.span()));
+        let diagnoses = store.diagnoses().await?;
+        let anomalous = diagnoses.iter().filter(|diagnosis| diagnosis.is_anomalous);
+        let jobs = anomalous.flat_map(Diagnosis::jobs);
+        excluded.extend(jobs.map(|job| whole_job(job.clone())));
         let all = store.vetted_events(Timestamp::MIN).await?.into_iter().rev();
         let anomalies = all.filter(|vetted| vetted.standing() == Standing::Anomaly);
         Ok(Self {
@@ -319,8 +324,12 @@ fn is_suspect(vetted: &VettedEvent) -> bool {
 pub(crate) fn spans_of(event: &Event, now: Timestamp) -> Vec<Span> {
     let span = event.span(now);
     if event.subject == EventSubject::Job {
-        let whole = |job| Span { job: Some(job), node: None, from: Timestamp::MIN, to: Timestamp::MAX };
-        return event.jobs.iter().cloned().map(whole).collect();
+        return event.jobs.iter().cloned().map(whole_job).collect();
     }
     vec![span]
+}
+
+/// A job at all times and on all nodes.
+pub(crate) fn whole_job(job: JobId) -> Span {
+    Span { job: Some(job), node: None, from: Timestamp::MIN, to: Timestamp::MAX }
 }

@@ -4,11 +4,11 @@
 
 use detect::{Event, EventChange, EventWindow, Finding, Span};
 use lifecycle::{
-    AcceptedRegion, AcceptedScope, Answer, EventFilter, NewToken, NewVerdict, Role, Secret, Silence,
-    Standing, Store, StoreError,
+    AcceptedRegion, AcceptedScope, Answer, DiagnosedWindow, EventFilter, NewDiagnosis, NewToken, NewVerdict,
+    Role, Secret, Silence, Standing, Store, StoreError,
 };
 use serde_json::json;
-use workload::{JobId, Millis, NodeName, Owner, Timestamp};
+use workload::{Cpu, JobId, Millis, NodeName, Owner, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
@@ -44,6 +44,7 @@ async fn contract(store: &Store) {
     changes_are_numbered_and_delivered_in_order(store).await;
     a_verdict_hides_similar_events_until_it_is_undone_disputed_or_expired(store).await;
     exclusions_are_in_force_until_they_are_removed(store).await;
+    diagnoses_are_in_force_until_they_are_removed(store).await;
     silences_are_known_by_receiver(store).await;
     challengers_are_compared_with_what_the_champion_reported(store).await;
     tokens_and_sessions_end(store).await;
@@ -247,6 +248,34 @@ async fn exclusions_are_in_force_until_they_are_removed(store: &Store) {
     assert!(matches!(store.remove_exclusion(1, "ann", NOW).await, Err(StoreError::NotFound { .. })));
 }
 
+async fn diagnoses_are_in_force_until_they_are_removed(store: &Store) {
+    let window = |cpu: u16| DiagnosedWindow {
+        node: NodeName::new("n1").unwrap(),
+        cpu: Cpu(cpu),
+        job: JobId::new("it's <a> job").unwrap(),
+        start: NOW,
+    };
+    let new = NewDiagnosis {
+        kind: "slow-storage".into(),
+        is_anomalous: true,
+        comment: "after the firmware update".into(),
+        actor: "ann".into(),
+        window_length: Millis::from_seconds(60),
+        windows: (0..12).map(window).collect(),
+    };
+    let before = store.verdict_state().await.unwrap();
+    let added = store.add_diagnosis(&new, NOW).await.unwrap();
+    assert_eq!(store.diagnoses().await.unwrap(), std::slice::from_ref(&added));
+    assert_eq!((added.windows.len(), added.jobs().len(), added.time), (12, 1, NOW));
+    let between = store.verdict_state().await.unwrap();
+    store.remove_diagnosis(added.number, "bob", NOW).await.unwrap();
+    assert!(store.diagnoses().await.unwrap().is_empty());
+    let again = store.remove_diagnosis(added.number, "bob", NOW).await;
+    assert!(matches!(again, Err(StoreError::NotFound { .. })));
+    let after = store.verdict_state().await.unwrap();
+    assert!(before != between && between != after, "the service follows both");
+}
+
 async fn silences_are_known_by_receiver(store: &Store) {
     let hiding = store.hiding_verdicts(NOW).await.unwrap();
     let [verdict] = &hiding[..] else { panic!("{hiding:?}") };
@@ -294,8 +323,12 @@ async fn challengers_are_compared_with_what_the_champion_reported(store: &Store)
         page.items.len() + store.events(&with(Standing::Anomaly), Some(&after), 9).await.unwrap().items.len(),
         2
     );
-    assert_eq!(store.changes_of(&first.id).await.unwrap().len(), 1);
+    let changes = async || -> Vec<String> {
+        store.changes_of(&first.id).await.unwrap().into_iter().map(|change| change.what).collect()
+    };
+    assert_eq!(changes().await, ["opened", "vetted"]);
     store.undo_verdict(given.number, "ann", NOW).await.unwrap();
+    assert_eq!(changes().await, ["opened", "vetted", "vetted"], "others see that it was undone");
     assert_eq!(count(with(Standing::Anomaly)).await, confirmed_before - 1);
     store.record(&closed(first), "m1", NOW).await.unwrap();
 }
@@ -330,7 +363,9 @@ async fn the_audit_log_is_a_chain(store: &Store) {
     let log = store.audit_log(100).await.unwrap();
     let actions: Vec<&str> = log.iter().rev().map(|entry| entry.action.as_str()).collect();
     assert!(actions.ends_with(&["add token", "log in", "revoke token", "say"]), "{actions:?}");
-    assert!(actions.contains(&"undo verdict") && actions.contains(&"exclude"), "{actions:?}");
+    for action in ["undo verdict", "exclude", "diagnose", "remove diagnosis"] {
+        assert!(actions.contains(&action), "{action}: {actions:?}");
+    }
 }
 
 #[tokio::test]
@@ -382,11 +417,12 @@ async fn a_store_of_a_newer_program_is_refused() {
 }
 
 /// The tables of each version that was released, as SQLite describes them.
-const SCHEMAS: [&str; 4] = [
+const SCHEMAS: [&str; 5] = [
     include_str!("schema-v1.sql"),
     include_str!("schema-v2.sql"),
     include_str!("schema-v3.sql"),
     include_str!("schema-v4.sql"),
+    include_str!("schema-v5.sql"),
 ];
 
 /// The tables of a store in a file.

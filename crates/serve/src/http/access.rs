@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 62] = [
+pub const ROUTES: [(&str, &str, Access); 67] = [
     ("GET", "/", Access::Public),
     ("GET", "/assets/{file}", Access::Public),
     ("GET", "/healthz", Access::Public),
@@ -48,8 +48,10 @@ pub const ROUTES: [(&str, &str, Access); 62] = [
     ("GET", "/api/v1/nodes", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes/{node}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/nodes/{node}/threads", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/nodes/{node}/usage", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/jobs", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/jobs/{job}", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/jobs/{job}/similar", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/events/{id}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/vetting", Access::Role(Role::Viewer)),
@@ -57,6 +59,9 @@ pub const ROUTES: [(&str, &str, Access); 62] = [
     ("POST", "/api/v1/events/{id}/verdicts", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/events/{id}/preview", Access::Role(Role::Vetter)),
     ("DELETE", "/api/v1/verdicts/{number}", Access::Role(Role::Vetter)),
+    ("GET", "/api/v1/diagnoses", Access::Role(Role::Viewer)),
+    ("POST", "/api/v1/diagnoses", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/diagnoses/{number}", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/exclusions", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/exclusions", Access::Role(Role::Vetter)),
     ("DELETE", "/api/v1/exclusions/{number}", Access::Role(Role::Vetter)),

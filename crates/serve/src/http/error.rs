@@ -84,7 +84,7 @@ impl From<VettingError> for ApiError {
                 tracing::warn!("{error}");
                 Self::unavailable("the archive cannot be read; try again")
             }
-            VettingError::NotAccepted { .. } => {
+            VettingError::NotAccepted { .. } | VettingError::FewWindows { .. } => {
                 Self { status: StatusCode::CONFLICT, code: "conflict", message: error.to_string() }
             }
         }

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event as SseEvent, KeepAlive, Sse};
 use futures_util::Stream;
-use lifecycle::{EventFilter, RecordedChange, RecordedEvent, SimilarEvent, Standing, VettingFigures};
+use lifecycle::{EventFilter, RecordedChange, RecordedEvent, SimilarEvent, Standing, VETTED, VettingFigures};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 use workload::{JobId, Millis, NodeName, Timestamp};
@@ -191,7 +191,9 @@ pub async fn event(State(service): Shared, Path(id): Path<String>) -> Result<Jso
     let similar = similar
         .map(|SimilarEvent { event, distance }| SimilarItem { event: standings.item(event), distance });
     let verdicts = VerdictsOfEvent::new(service.store.verdicts_of(&id).await?);
-    let changes = service.store.changes_of(&id).await?;
+    let mut changes = service.store.changes_of(&id).await?;
+    // The verdicts say more.
+    changes.retain(|change| change.what != VETTED);
     let told = told(&service, &changes).await?;
     let change = |change: RecordedChange| {
         let RecordedChange { number, what, time, .. } = change;
@@ -264,7 +266,7 @@ pub async fn vetting(State(service): Shared) -> Result<Json<VettingSummary>, Api
 
 /// Changes of events as they happen, as server-sent events. `Last-Event-ID` resumes after a change.
 #[utoipa::path(get, path = "/api/v1/stream", tag = "events", responses(
-    (status = 200, description = "server-sent events named opened, reopened, closed, hidden and shown", content_type = "text/event-stream"),
+    (status = 200, description = "server-sent events named opened, reopened, closed, hidden, shown and vetted", content_type = "text/event-stream"),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn stream(
     State(service): Shared,

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod api;
+mod diagnoses;
 pub mod error;
 mod etag;
 mod event_schema;
@@ -17,6 +18,7 @@ mod page;
 mod session;
 mod stored;
 mod threads;
+mod usage;
 mod verdicts;
 mod workflows;
 mod write;
@@ -72,6 +74,7 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(api::nodes))
         .routes(routes!(api::node))
         .routes(routes!(threads::threads))
+        .routes(routes!(usage::node_usage))
         .routes(routes!(api::jobs))
         .routes(routes!(api::job))
         .routes(routes!(events::events))
@@ -80,6 +83,8 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(verdicts::verdicts, verdicts::give))
         .routes(routes!(verdicts::preview))
         .routes(routes!(verdicts::undo))
+        .routes(routes!(diagnoses::diagnoses, diagnoses::diagnose))
+        .routes(routes!(diagnoses::remove))
         .routes(routes!(verdicts::exclusions, verdicts::exclude))
         .routes(routes!(verdicts::include))
         .routes(routes!(verdicts::competitions))
@@ -95,6 +100,7 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(operations::backtest))
         .routes(routes!(operations::embeddings))
         .routes(routes!(operations::sampling))
+        .routes(routes!(operations::similar_jobs))
         .routes(routes!(job_traces::generators))
         .routes(routes!(job_traces::traces))
         .routes(routes!(job_traces::trace, job_traces::store, job_traces::remove))

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use archive::Archive;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -22,20 +23,27 @@ use super::api::{List, Shared, seconds, time_of};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path};
 use crate::backtest::BacktestQuery;
-use crate::embeddings::{EmbeddingQuery, KnownKind, Projection};
+use crate::embeddings::{EmbeddingQuery, KnownKind, KnownKinds, Projection};
 use crate::operations::{Busy, Operation, Outcome};
 use crate::service::Service;
+use crate::similar_jobs::SimilarJobsQuery;
 
 /// How far back a backtest goes by default, and at most.
 const BACKTEST: Millis = Millis(7 * Millis::DAY.0);
 const MAX_BACKTEST: Millis = Millis(90 * Millis::DAY.0);
 const MAX_MINUTES: f64 = 7.0 * 24.0 * 60.0;
+/// The budgets that a backtest may try, in false events per day.
+const MIN_BUDGET: f64 = 0.1;
+const MAX_BUDGET: f64 = 10.0;
+/// How far back jobs are compared by default, and at most.
+const SIMILAR_JOBS: Millis = Millis(2 * Millis::HOUR.0);
+const MAX_SIMILAR_JOBS: Millis = Millis(7 * Millis::DAY.0);
 
 /// A long operation.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct OperationItem {
     pub number: u64,
-    /// `backtest`, `embeddings`, `sampling`, `synthesis`, `comparison` or `training`.
+    /// `backtest`, `embeddings`, `similar-jobs`, `sampling`, `synthesis`, `comparison` or `training`.
     pub kind: &'static str,
     pub actor: String,
     /// In seconds since 1970.
@@ -126,6 +134,10 @@ pub struct BacktestRequest {
     /// In seconds since 1970 [default: now].
     #[serde(default)]
     pub to: Option<f64>,
+    /// Another budget of false events per day than the model's own. Models know thresholds for 0.1 to 10.
+    #[serde(default)]
+    #[schema(minimum = 0.1, maximum = 10)]
+    pub false_events_per_day: Option<f64>,
 }
 
 /// Finds what a model would have reported in the past.
@@ -146,10 +158,18 @@ pub async fn backtest(
     let no_model = || ApiError::not_found("there is no model yet");
     let version = request.model.or_else(|| service.scoring.model()).ok_or_else(no_model)?;
     service.registry.version(&version).await?;
+    let budget = request.false_events_per_day;
+    if budget.is_some_and(|budget| !(MIN_BUDGET..=MAX_BUDGET).contains(&budget)) {
+        let message = format!("false_events_per_day must be between {MIN_BUDGET} and {MAX_BUDGET}");
+        return Err(ApiError::bad_request(message));
+    }
     let (runtime, worker) = (tokio::runtime::Handle::current(), service.clone());
     let work = move |control: Control<'_>| {
         let query = runtime.block_on(backtest_query(&worker, version, from, to, control));
-        let query = query.map_err(|error| error.message)?;
+        let mut query = query.map_err(|error| error.message)?;
+        if let Some(budget) = budget {
+            query.use_budget(budget).map_err(|error| error.to_string())?;
+        }
         let archive = worker.archive.with_stop(control.stop());
         let found = query.run(&archive, control).map_err(|error| error.to_string())?;
         serde_json::to_value(found).map_err(|error| error.to_string())
@@ -172,7 +192,7 @@ async fn backtest_query(
     let mut recorded = store.vetted_events(from).await?;
     recorded.retain(|vetted| vetted.event.event.opened < to);
     let regions = store.regions(&version, now).await?;
-    Ok(BacktestQuery { version, detector, library, regions, from, to, recorded })
+    Ok(BacktestQuery { version, detector, library, regions, from, to, recorded, is_own_budget: true })
 }
 
 /// How embeddings are projected to two dimensions.
@@ -220,22 +240,77 @@ pub async fn embeddings(
         },
         from: to - Millis((minutes * 60_000.0) as i64),
         to,
-        kinds: kinds_by_verdict(&service).await?,
+        kinds: known_kinds(&service).await?,
         seed: 0,
     };
     let worker = service.clone();
     let work = move |control: Control<'_>| {
         let archive = worker.archive.with_stop(control.stop());
         let mut query = query;
-        let labels = archive.labels().map_err(|error| error.to_string())?;
-        for label in labels {
-            let known = KnownKind { is_anomalous: label.is_anomalous(), kind: label.kind };
-            query.kinds.entry(label.job).or_insert(known);
-        }
+        add_labels(&mut query.kinds, &archive)?;
         let found = query.run(&archive, &model.detector, control).map_err(|error| error.to_string())?;
         serde_json::to_value(found).map_err(|error| error.to_string())
     };
     started(service.operations.start("embeddings", client.actor, work))
+}
+
+/// Where and when a job is compared with others.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SimilarJobsRequest {
+    /// In seconds since 1970 [default: two hours before `to`].
+    #[serde(default)]
+    pub from: Option<f64>,
+    /// In seconds since 1970 [default: now].
+    #[serde(default)]
+    pub to: Option<f64>,
+}
+
+/// Compares a job with others of its kind, or with those that resemble it.
+#[utoipa::path(post, path = "/api/v1/jobs/{job}/similar", request_body = SimilarJobsRequest, tag = "operations",
+    params(("job" = String, Path)), responses(
+    (status = 202, body = OperationItem), (status = 404, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody), (status = 415, body = ErrorBody),
+    (status = 422, body = ErrorBody)))]
+pub async fn similar_jobs(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+    Path(job): Path<String>,
+    JsonBody(request): JsonBody<SimilarJobsRequest>,
+) -> Result<Started, ApiError> {
+    let job = JobId::new(job).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let model =
+        service.scoring.current_model().ok_or_else(|| ApiError::not_found("there is no model yet"))?;
+    let now = || service.scoring.time().unwrap_or_else(|| Timestamp::from(SystemTime::now()));
+    let to = time_of(request.to)?.unwrap_or_else(now);
+    let from = time_of(request.from)?.unwrap_or(to - SIMILAR_JOBS);
+    if from >= to || to - from > MAX_SIMILAR_JOBS {
+        return Err(ApiError::bad_request("from must be before to, by at most 7 days"));
+    }
+    let kinds = known_kinds(&service).await?;
+    let mut query = SimilarJobsQuery { job, from, to, kinds };
+    let worker = service.clone();
+    let work = move |control: Control<'_>| {
+        let archive = worker.archive.with_stop(control.stop());
+        add_labels(&mut query.kinds, &archive)?;
+        let found = query.run(&archive, &model.detector, control).map_err(|error| error.to_string())?;
+        serde_json::to_value(found).map_err(|error| error.to_string())
+    };
+    started(service.operations.start("similar-jobs", client.actor, work))
+}
+
+/// What diagnoses and verdicts say about jobs.
+async fn known_kinds(service: &Service) -> Result<KnownKinds, ApiError> {
+    Ok(KnownKinds::new(kinds_by_verdict(service).await?, &service.store.diagnoses().await?))
+}
+
+/// Adds what labels say about jobs that nothing else is known about.
+fn add_labels(kinds: &mut KnownKinds, archive: &Archive) -> Result<(), String> {
+    for label in archive.labels().map_err(|error| error.to_string())? {
+        let known = KnownKind { is_anomalous: label.is_anomalous(), kind: label.kind };
+        kinds.jobs.entry(label.job).or_insert(known);
+    }
+    Ok(())
 }
 
 /// The jobs that verdicts call anomalous, with their kinds.

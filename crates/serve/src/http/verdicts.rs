@@ -189,7 +189,7 @@ pub async fn give(
 }
 
 /// Runs what reads the archive in a thread that may wait.
-async fn vet<T: Send + 'static>(
+pub async fn vet<T: Send + 'static>(
     service: Arc<Service>,
     work: impl FnOnce(&Vetting<'_>, &tokio::runtime::Handle) -> Result<T, VettingError> + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -81,6 +81,7 @@ async fn print_events(service: Arc<Service>) -> anyhow::Result<()> {
         for change in service.store.changes_after(position, i64::MAX).await? {
             position = change.number;
             match change.what.as_str() {
+                lifecycle::VETTED => {}
                 "closed" => print(&format!("{}  over: {}", show_time(change.time), headline(&change.event)))?,
                 _ => print_event(&change.event)?,
             }
