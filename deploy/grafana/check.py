@@ -37,6 +37,7 @@ PLACEHOLDERS = {"cluster": "a", "node": "n1", "jobid": "1", "__rate_interval": "
 NO_DATA_IN_DEMO = {
     "tracewise_serve_alert": "the demo has no receivers of alerts",
     "tracewise_competition_": "models compete at 02:00 UTC for the first time",
+    "tracewise_drift_": "models compete at 02:00 UTC for the first time",
     "tracewise_shadow_": "there is a challenger after a competition only",
     "tracewise_events_precision": "nobody has given a verdict",
     "tracewise_verdict_delay_seconds": "nobody has given a verdict",

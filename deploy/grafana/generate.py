@@ -229,11 +229,15 @@ def operations():
         series("Competition", "How long each part of the last competition took.", "s",
                [(gauge("competition_seconds", "part"), "{{part}}")],
                ["collection", "preparation", "training", "competition", "deployment"], stacked=True),
+        series("Drift", "How much the jobs of the last competition differ from those that the champion was trained with, as a "
+               "ratio to what chance alone gives, for each rate and for the reconstruction error. Above 1, the quantity has "
+               "drifted.", "none", [(gauge("drift_ratio", "quantity"), "{{quantity}}")], steps=[(None, BLUE), (1, ORANGE)]),
         series("Precision", "Confirmed anomalies as a fraction of the events with a clear verdict.", "percentunit",
-               days("events_precision"), maximum=1),
+               days("events_precision"), maximum=1, width=8),
         series("Unvetted events", "The fraction of events without a verdict.", "percentunit",
-               days("events_unvetted_ratio"), maximum=1),
-        series("Verdict delay", "The median time from an event to its first verdict.", "s", days("verdict_delay_seconds")),
+               days("events_unvetted_ratio"), maximum=1, width=8),
+        series("Verdict delay", "The median time from an event to its first verdict.", "s", days("verdict_delay_seconds"),
+               width=8),
     ]
     return dashboard("operations", "Is Tracewise itself healthy: inputs, scoring, alerts, models and verdicts.",
                      [cluster()], EVENTS, [("Inputs", inputs), ("Scoring", scoring), ("Alerts and export", alerts),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use detect::TrainedDetector;
+use detect::{Calibration, TrainedDetector};
 use learn::artifact::{Artifact, ArtifactError, DataOrigin, hexadecimal};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -465,6 +465,18 @@ impl Registry {
         }
     }
 
+    /// The thresholds of a version; `None` if it has none.
+    pub async fn calibration(&self, version: &str) -> Result<Option<Calibration>, RegistryError> {
+        let model = self.version(version).await?;
+        let manifest = Artifact::manifest(&self.path(&model.version))?;
+        let unusable = |error: serde_json::Error| RegistryError::Unusable {
+            version: version.to_owned(),
+            reason: error.to_string(),
+        };
+        let calibration = manifest.body.get("calibration").cloned();
+        calibration.map(serde_json::from_value).transpose().map(Option::flatten).map_err(unusable)
+    }
+
     /// The settings, thresholds and metrics in which two versions differ.
     pub async fn differences(&self, before: &str, after: &str) -> Result<Vec<Difference>, RegistryError> {
         let [before, after] = [self.values(before).await?, self.values(after).await?];
@@ -486,6 +498,8 @@ impl Registry {
         let manifest = Artifact::manifest(&self.path(version))?;
         let mut values = BTreeMap::new();
         flatten("", &manifest.body, &mut values);
+        // The thresholds in force say enough.
+        values.retain(|name, _| !name.starts_with("calibration.at_budgets"));
         values.insert("detector".into(), model.detector);
         values.insert("product_version".into(), model.product_version);
         let data = model.data.unwrap_or_default();

@@ -66,6 +66,16 @@ export const threads = (name: string, query: TraceQuery, signal?: AbortSignal) =
     signal,
   );
 
+export interface UsageQuery {
+  from: number;
+  to: number;
+  job?: string;
+  points?: number;
+}
+
+export const usage = (name: string, query: UsageQuery, signal?: AbortSignal) =>
+  get<T.NodeUsage>(withQuery(`${BASE}/nodes/${part(name)}/usage`, { ...query }), signal);
+
 export interface EventQuery {
   node?: string;
   job?: string;
@@ -113,6 +123,17 @@ export async function include(number: number): Promise<void> {
   await send(`${BASE}/exclusions/${number}`, { method: 'DELETE' });
 }
 
+export const diagnoses = (signal?: AbortSignal) => get<T.List<T.Diagnosis>>(`${BASE}/diagnoses`, signal);
+
+export async function diagnose(body: T.DiagnosisRequest): Promise<T.Diagnosis> {
+  const response = await send(`${BASE}/diagnoses`, { method: 'POST', body, seconds: 60 });
+  return response.json() as Promise<T.Diagnosis>;
+}
+
+export async function removeDiagnosis(number: number): Promise<void> {
+  await send(`${BASE}/diagnoses/${number}`, { method: 'DELETE' });
+}
+
 export async function promote(version: string, reason: string): Promise<void> {
   await send(`${BASE}/models/${part(version)}/promote`, { method: 'POST', body: { reason } });
 }
@@ -136,7 +157,17 @@ export async function started<R>(path: string, body?: unknown): Promise<O.Operat
 export const startEmbeddings = (body: { projection: O.Projection; minutes: number }) =>
   started<O.Embeddings>('embeddings', body);
 
-export const startBacktest = (body: { model?: string; from?: number; to?: number }) =>
+export interface BacktestRequest {
+  model?: string;
+  from?: number;
+  to?: number;
+  false_events_per_day?: number;
+}
+
+export const startBacktest = (body: BacktestRequest) =>
   started<O.Backtest>('backtests', body);
+
+export const startSimilarJobs = (job: string, body: { from?: number; to?: number }) =>
+  started<O.SimilarJobs>(`jobs/${part(job)}/similar`, body);
 
 export const startSampling = () => started<O.Sampling>('sampling');

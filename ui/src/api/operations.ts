@@ -3,7 +3,14 @@
 import type { Event, Standing } from './types';
 
 export type Projection = 'pca' | 'umap';
-export type OperationKind = 'backtest' | 'embeddings' | 'sampling' | 'synthesis' | 'comparison' | 'training';
+export type OperationKind =
+  | 'backtest'
+  | 'embeddings'
+  | 'similar-jobs'
+  | 'sampling'
+  | 'synthesis'
+  | 'comparison'
+  | 'training';
 
 export interface Operation<R = unknown> {
   number: number;
@@ -20,6 +27,7 @@ export interface Operation<R = unknown> {
 /** Windows in two dimensions, as columns. `node`, `job` and `kind` are positions in the lists of names. */
 export interface Embeddings {
   axes: [string, string];
+  window_seconds: number;
   x: number[];
   y: number[];
   time: number[];
@@ -55,6 +63,9 @@ export interface MissedEvent {
 
 export interface Backtest {
   model: string;
+  /** The budget; null for models without thresholds. */
+  false_events_per_day: number | null;
+  is_own_budget: boolean;
   from: number;
   to: number;
   /** How much time was observed. */
@@ -63,6 +74,30 @@ export interface Backtest {
   events: TestedEvent[];
   omitted: number;
   missed: MissedEvent[];
+}
+
+/** A job in a few numbers. */
+export interface JobProfile {
+  job: string;
+  kind: string | null;
+  nodes: string[];
+  n_windows: number;
+  mean_score: number;
+  max_score: number;
+  /** The mean rate of each channel. */
+  rates: number[];
+  /** The distance of its mean embedding from that of the compared job. */
+  distance: number;
+}
+
+export interface SimilarJobs {
+  channels: string[];
+  from: number;
+  to: number;
+  job: JobProfile;
+  /** Those of the same kind first, then by distance. */
+  others: JobProfile[];
+  n_compared: number;
 }
 
 export interface Dominant {

@@ -105,6 +105,22 @@ export interface ThreadTraces {
   threads: ThreadTrace[];
 }
 
+/** Lists of the same length; what was not recorded is null. Pressure is the fraction of time in which a task waited. */
+export interface JobUsage {
+  job: string;
+  memory_limit_bytes: number | null;
+  time: number[];
+  memory_bytes: (number | null)[];
+  cpu_pressure: (number | null)[];
+  memory_pressure: (number | null)[];
+  io_pressure: (number | null)[];
+}
+
+export interface NodeUsage {
+  memory_bytes: number | null;
+  jobs: JobUsage[];
+}
+
 export interface Kind {
   kind: string;
   confidence: number;
@@ -275,6 +291,26 @@ export interface Exclusion {
   to: number;
   reason: string;
   actor: string;
+}
+
+/** Windows that somebody named. */
+export interface Diagnosis {
+  number: number;
+  kind: string;
+  is_anomalous: boolean;
+  comment: string;
+  actor: string;
+  time: number;
+  windows: number;
+  jobs: string[];
+}
+
+export interface DiagnosisRequest {
+  kind: string;
+  is_anomalous: boolean;
+  comment?: string;
+  window_seconds: number;
+  windows: { node: string; cpu: number; job: string; start: number }[];
 }
 
 export interface Timing {

@@ -3,7 +3,7 @@
 
 import { waitSeconds } from './poll';
 
-export const CHANGES = ['opened', 'reopened', 'closed', 'hidden', 'shown'] as const;
+export const CHANGES = ['opened', 'reopened', 'closed', 'hidden', 'shown', 'vetted'] as const;
 export type ChangeName = (typeof CHANGES)[number];
 
 export type StreamState = 'connecting' | 'open' | 'lost' | 'asleep';

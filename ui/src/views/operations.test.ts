@@ -29,6 +29,8 @@ const event = (id: string, changes: Partial<TestedEvent>): TestedEvent => ({
 describe('a backtest', () => {
   const result: Backtest = {
     model: 'v2',
+    false_events_per_day: 1,
+    is_own_budget: true,
     from: 0,
     to: 43200,
     hours: 12,
@@ -82,6 +84,7 @@ describe('a backtest', () => {
 describe('embeddings', () => {
   const data: Embeddings = {
     axes: ['PC 1', 'PC 2'],
+    window_seconds: 60,
     x: [0, 1, 2, 3],
     y: [0, 1, 2, 3],
     time: [100, 110, 120, 130],

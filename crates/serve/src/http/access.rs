@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 67] = [
+pub const ROUTES: [(&str, &str, Access); 68] = [
     ("GET", "/", Access::Public),
     ("GET", "/assets/{file}", Access::Public),
     ("GET", "/healthz", Access::Public),
@@ -67,6 +67,7 @@ pub const ROUTES: [(&str, &str, Access); 67] = [
     ("DELETE", "/api/v1/exclusions/{number}", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/competitions", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/models", Access::Role(Role::Viewer)),
+    ("GET", "/api/v1/models/{version}", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/promotions", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/models/{version}/promote", Access::Role(Role::Admin)),
     ("POST", "/api/v1/rollback", Access::Role(Role::Admin)),

@@ -89,6 +89,7 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(verdicts::include))
         .routes(routes!(verdicts::competitions))
         .routes(routes!(models::models))
+        .routes(routes!(models::model))
         .routes(routes!(models::promotions))
         .routes(routes!(models::promote))
         .routes(routes!(models::rollback))

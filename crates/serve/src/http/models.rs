@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use axum::extract::State;
 use axum::{Extension, Json};
+use detect::{BUDGETS, Calibration};
 use lifecycle::{Alias, ModelVersion, Move, Promotion, ShadowFigures};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
@@ -16,6 +17,7 @@ use super::access::Client;
 use super::api::{List, Shared, seconds};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path, Query};
+use crate::settings::MlflowSettings;
 
 /// Rows of a history.
 const MAX_HISTORY: usize = 1_000;
@@ -96,6 +98,118 @@ impl ModelItem {
             shadow: shadow.map(ShadowItem::from),
         }
     }
+}
+
+/// The threshold of one source of evidence.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ThresholdItem {
+    /// What is compared with it, such as `error` or `lasting-job`.
+    pub evidence: String,
+    pub value: f64,
+    /// The standard deviation of its logarithm over resampled jobs.
+    pub log_std_error: f64,
+    /// The units of normal jobs that it was set with.
+    pub units: usize,
+}
+
+/// How often anomalies of a kind are found at each of the `budgets`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct FoundItem {
+    pub kind: String,
+    /// Whether the anomalies were injected into normal jobs, and not recorded.
+    pub is_injected: bool,
+    pub jobs: usize,
+    pub found: Vec<usize>,
+}
+
+/// The thresholds of a version, and what its alarm budget costs.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CalibrationItem {
+    /// The budget: false events per day for the whole cluster.
+    pub false_events_per_day: f64,
+    /// The 5th and 95th percentile of the rate that the thresholds give, over resampled jobs.
+    pub plausible_events_per_day: Vec<f64>,
+    /// How much time of validation data there was, and how many jobs.
+    pub days: f64,
+    pub jobs: usize,
+    /// Whether there were so few jobs that thresholds had to be set by assumption.
+    pub is_uncertain: bool,
+    pub thresholds: Vec<ThresholdItem>,
+    /// The budgets of `found`, in false events per day.
+    pub budgets: Vec<f64>,
+    pub found: Vec<FoundItem>,
+    /// The smallest and the largest budget that a backtest may try; null if the version knows only its own.
+    pub backtest_budgets: Option<Vec<f64>>,
+}
+
+impl From<Calibration> for CalibrationItem {
+    fn from(one: Calibration) -> Self {
+        Self {
+            is_uncertain: one.is_uncertain(),
+            backtest_budgets: one.budgets().map(Vec::from),
+            false_events_per_day: one.false_events_per_day,
+            plausible_events_per_day: one.plausible_events_per_day.to_vec(),
+            days: one.days,
+            jobs: one.n_jobs,
+            thresholds: one
+                .thresholds
+                .iter()
+                .map(|(evidence, threshold)| ThresholdItem {
+                    evidence: evidence.to_string(),
+                    value: threshold.value,
+                    log_std_error: threshold.log_std_error,
+                    units: threshold.n_units,
+                })
+                .collect(),
+            budgets: BUDGETS.to_vec(),
+            found: one
+                .found
+                .into_iter()
+                .map(|found| FoundItem {
+                    kind: found.kind,
+                    is_injected: found.is_injected,
+                    jobs: found.n_jobs,
+                    found: found.n_found.to_vec(),
+                })
+                .collect(),
+        }
+    }
+}
+
+/// A version of the model in detail.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ModelDetail {
+    pub version: String,
+    /// Null for models without thresholds.
+    pub calibration: Option<CalibrationItem>,
+    /// The page of the registered model in MLflow; null without MLflow.
+    pub mlflow: Option<String>,
+}
+
+/// The thresholds of a version of the model, and what its alarm budget costs.
+#[utoipa::path(get, path = "/api/v1/models/{version}", params(("version" = String, Path)), tag = "models", responses(
+    (status = 200, body = ModelDetail), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn model(
+    State(service): Shared,
+    Path(version): Path<String>,
+) -> Result<Json<ModelDetail>, ApiError> {
+    let calibration = service.registry.calibration(&version).await?.map(CalibrationItem::from);
+    let settings = service.settings();
+    let mlflow = mlflow_page(&settings.mlflow);
+    Ok(Json(ModelDetail { version, calibration, mlflow }))
+}
+
+/// The page of the registered model, without a password that the address may contain.
+fn mlflow_page(settings: &MlflowSettings) -> Option<String> {
+    let mut url = url::Url::parse(&settings.url).ok()?;
+    (matches!(url.scheme(), "http" | "https")).then_some(())?;
+    url.set_username("").ok()?;
+    url.set_password(None).ok()?;
+    url.set_query(None);
+    url.path_segments_mut().ok()?.pop_if_empty().push("");
+    url.set_fragment(Some(&format!("/models/{}", settings.model)));
+    Some(url.into())
 }
 
 /// When a version got an alias.

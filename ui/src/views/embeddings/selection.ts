@@ -1,6 +1,7 @@
 // The windows that somebody selected, job by job.
 
 import type { Embeddings } from '../../api/operations';
+import type { DiagnosisRequest } from '../../api/types';
 import type { TableData } from '../../charts/export';
 import { dateTime } from '../../format';
 
@@ -86,4 +87,26 @@ export function describeWindow(data: Embeddings, index: number): string[] {
     `score ${score.toFixed(2)}${score > 1 ? ' ▲ above threshold' : ''}`,
     `max iowait ${data.max_iowait[index].toFixed(2)}`,
   ];
+}
+
+/** With fewer windows, a kind has no region. */
+export const MIN_DIAGNOSED = 10;
+/** More windows say nothing new. */
+const MAX_DIAGNOSED = 500;
+
+/** The selected windows that a diagnosis may be about: those of jobs, evenly thinned out if they are many. */
+export function diagnosable(data: Embeddings, indices: Iterable<number>): DiagnosisRequest['windows'] {
+  const windows: DiagnosisRequest['windows'] = [];
+  for (const index of indices) {
+    const job = data.job[index];
+    if (job === null) continue;
+    windows.push({
+      node: data.nodes[data.node[index]],
+      cpu: data.cpu[index],
+      job: data.jobs[job],
+      start: data.time[index],
+    });
+  }
+  const every = Math.ceil(windows.length / MAX_DIAGNOSED);
+  return every <= 1 ? windows : windows.filter((_, index) => index % every === 0);
 }
