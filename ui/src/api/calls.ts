@@ -110,6 +110,8 @@ export async function undo(number: number): Promise<void> {
 
 export const vetting = (signal?: AbortSignal) => get<T.Vetting>(`${BASE}/vetting`, signal);
 export const models = (signal?: AbortSignal) => get<T.List<T.Model>>(`${BASE}/models`, signal);
+export const model = (version: string, signal?: AbortSignal) =>
+  get<T.ModelDetail>(`${BASE}/models/${part(version)}`, signal);
 export const promotions = (signal?: AbortSignal) => get<T.List<T.Promotion>>(`${BASE}/promotions`, signal);
 export const nights = (signal?: AbortSignal) => get<T.List<T.Night>>(`${BASE}/competitions`, signal);
 export const timings = (signal?: AbortSignal) => get<T.List<T.Timing>>(`${BASE}/timings`, signal);

@@ -219,6 +219,27 @@ export interface Model {
   shadow?: Shadow | null;
 }
 
+export interface Calibration {
+  /** The budget. */
+  false_events_per_day: number;
+  plausible_events_per_day: [number, number];
+  days: number;
+  jobs: number;
+  is_uncertain: boolean;
+  thresholds: { evidence: string; value: number; log_std_error: number; units: number }[];
+  /** The budgets of `found`. */
+  budgets: number[];
+  found: { kind: string; is_injected: boolean; jobs: number; found: number[] }[];
+  /** The smallest and the largest budget that a backtest may try. */
+  backtest_budgets: [number, number] | null;
+}
+
+export interface ModelDetail {
+  version: string;
+  calibration: Calibration | null;
+  mlflow: string | null;
+}
+
 /** What a version would have reported, next to the champion in the same time. */
 export interface Shadow {
   from: number;

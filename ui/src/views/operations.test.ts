@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import type { Backtest, Embeddings, KindSpectrum, SpectrumReport, TestedEvent } from '../api/operations';
 import { compared, countsAt, perDay, remaining, stepOf, STEPS, strengthAt } from './backtest/compare';
 import { groupingOf } from './embeddings/groups';
-import { selectedJobs, windowTable } from './embeddings/selection';
+import { diagnosable, selectedJobs, windowTable } from './embeddings/selection';
 import { bytes, orderedKinds, spectrumChart } from './sampling/spectra';
 
 const event = (id: string, changes: Partial<TestedEvent>): TestedEvent => ({
@@ -131,6 +131,17 @@ describe('embeddings', () => {
       [null, 1, 0, 0],
     ]);
     expect(jobs[0]).toMatchObject({ nodes: ['n2', 'n10'], kinds: ['np'], maxScore: 3, from: 100, to: 110 });
+  });
+
+  it('can be named if they are windows of jobs', () => {
+    expect(diagnosable(data, [0, 1, 2, 3])).toEqual([
+      { node: 'n2', cpu: 0, job: '7', start: 100 },
+      { node: 'n10', cpu: 1, job: '7', start: 110 },
+      { node: 'n2', cpu: 3, job: '8', start: 130 },
+    ]);
+    const many = diagnosable(data, Array<number>(1200).fill(0));
+    expect(many.length).toBeGreaterThan(300);
+    expect(many.length).toBeLessThanOrEqual(500);
   });
 
   it('are exported with their distances', () => {
