@@ -18,7 +18,7 @@ const ARGUMENTS = [
 export const launch = () => chromium.launch({ executablePath: CHROMIUM, headless: true, args: ARGUMENTS });
 
 /** A page that collects what must not happen: errors on the console, and requests to other servers. */
-export async function open(browser, hash = '#/', options = {}) {
+export async function open(browser, hash = '#/', { url: server = URL_OF_SERVER, before, ...options } = {}) {
   const context = await browser.newContext({ viewport: { width: 1440, height: 900 }, ...options });
   const page = await context.newPage();
   const faults = [];
@@ -30,11 +30,11 @@ export async function open(browser, hash = '#/', options = {}) {
   page.on('pageerror', (error) => faults.push(`page: ${error.message}`));
   page.on('request', (request) => {
     const url = request.url();
-    if (!url.startsWith(URL_OF_SERVER) && !/^(data|blob):/.test(url)) faults.push(`request to ${url}`);
+    if (!url.startsWith(server) && !/^(data|blob):/.test(url)) faults.push(`request to ${url}`);
   });
   page.setDefaultTimeout(10_000);
-  if (options.before) await options.before(page);
-  await page.goto(`${URL_OF_SERVER}/${hash}`);
+  if (before) await before(page);
+  await page.goto(`${server}/${hash}`);
   return { page, faults, close: () => context.close() };
 }
 

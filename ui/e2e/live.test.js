@@ -51,6 +51,87 @@ test('what somebody else says about an event arrives without a reload', async (t
   await close();
 });
 
+test('a verdict that hides nothing arrives in other tabs as well', async () => {
+  const event = await anEvent();
+  const { page, close } = await open(browser, `#/events/${event.id}`);
+  await page.waitForSelector('article');
+  assert.equal(await page.locator('article .badge', { hasText: 'unsure' }).count(), 0);
+  await api(`events/${event.id}/verdicts`, { method: 'POST', body: JSON.stringify({ answer: 'unsure' }) });
+  const said = page.locator('article', { hasText: 'unsure' }).locator('.badge', { hasText: 'unsure' }).first();
+  try {
+    await said.waitFor();
+  } finally {
+    await undoAll(event.id);
+  }
+  await said.waitFor({ state: 'detached' });
+  await close();
+});
+
+test('a thousand simultaneous events are listed, and cost few requests', async () => {
+  const event = await anEvent();
+  const now = Date.now() / 1000;
+  const many = Array.from({ length: 1000 }, (_, index) => ({
+    ...event,
+    id: `many-${index}`,
+    jobs: [`${700_000 + index}`],
+    end: null,
+    opened: now - index / 100,
+    start: now - 300,
+    strength: 1 + index / 100,
+    standing: 'unvetted',
+  }));
+  const changes = many.map((one, index) => `id: ${10_000 + index}\nevent: opened\ndata: ${JSON.stringify(one)}\n\n`);
+  let nRequests = 0;
+  let hasStreamed = false;
+  const before = async (page) => {
+    await page.route('**/api/v1/events?*', (route) => {
+      nRequests += 1;
+      return route.fulfill({ json: { items: hasStreamed ? many : [], next: null } });
+    });
+    await page.route('**/api/v1/stream', (route) => {
+      // The browser connects again after a while; by then everything has been said.
+      const body = hasStreamed ? 'retry: 600000\n\n' : `retry: 600000\n\n${changes.join('')}`;
+      hasStreamed = true;
+      return route.fulfill({ body, contentType: 'text/event-stream' });
+    });
+  };
+  const { page, faults, close } = await open(browser, '#/', { before });
+  await page.waitForSelector('.count:has-text("1000")');
+  assert.match(await page.textContent('h1'), /1000|1\u202f000/);
+  await page.waitForTimeout(2000);
+  assert.ok(nRequests < 20, `${nRequests} requests for events`);
+  const items = await page.locator('section[aria-labelledby=problems-title] li').count();
+  assert.ok(items > 0 && items <= 1000, `${items} problems`);
+  await page.evaluate(() => (location.hash = '#/events'));
+  await page.waitForSelector('a[href*="many-"]');
+  const median = await medianFrame(page, async () => {
+    for (let step = 0; step < 20; step += 1) await page.mouse.wheel(0, 200);
+  });
+  assert.ok(median < FRAME_MS, `half of the frames take ${median} ms`);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a browser whose clock is a day ahead shows the times of the server', async () => {
+  const before = (page) =>
+    page.addInitScript(() => {
+      const now = Date.now;
+      Date.now = () => now() + 86_400_000;
+    });
+  const { items } = await api('nodes');
+  const { page, faults, close } = await open(browser, `#/nodes/${encodeURIComponent(items[0].node)}`, { before });
+  await page.waitForSelector('.spark');
+  const text = await page.textContent('main');
+  assert.match(text, /last window (just now|\d+ s ago|[1-9] min ago)/);
+  await close();
+  const second = await open(browser, '#/', { before });
+  await second.page.waitForSelector('.health.good h1, .health.problem h1, .health.unknown h1');
+  const recent = await second.page.textContent('section[aria-labelledby=recent-title]');
+  assert.doesNotMatch(recent, /\b1 d ago|in 2[34] h/);
+  assert.deepEqual(faults, []);
+  await second.close();
+});
+
 test('the page says that the server is away, and recovers by itself', async () => {
   const { page, close } = await open(browser);
   await page.waitForSelector('.connection.live');

@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { api, FRAME_MS, launch, medianFrame, open } from './browser.js';
+import { manyWindows } from './samples.js';
 
 const PLOT = '[aria-roledescription="scatter plot"]';
 const OPERATION_SECONDS = 180;
@@ -34,27 +35,6 @@ const withOperation = (item) => (page) =>
   page.route('**/api/v1/operations/77', (route) =>
     route.request().method() === 'DELETE' ? route.fulfill({ status: 204 }) : route.fulfill({ json: item }),
   );
-
-function manyWindows(n) {
-  const all = Array.from({ length: n }, (_, index) => index);
-  return {
-    axes: ['PC 1', 'PC 2'],
-    x: all.map((index) => Math.sin(index * 1.7) * (index % 97)),
-    y: all.map((index) => Math.cos(index * 2.3) * (index % 89)),
-    time: all.map((index) => 1_795_000_000 + index),
-    node: all.map((index) => index % 40),
-    cpu: all.map((index) => index % 128),
-    job: all.map((index) => (index % 5 === 0 ? null : index % 300)),
-    kind: all.map((index) => index % 12),
-    score: all.map((index) => (index % 50 === 0 ? 3 : 0.2)),
-    max_iowait: all.map((index) => (index % 13) / 20),
-    is_training: all.map((index) => index < n / 2),
-    nodes: Array.from({ length: 40 }, (_, index) => `n${index}`),
-    jobs: Array.from({ length: 300 }, (_, index) => `${index}`),
-    kinds: Array.from({ length: 12 }, (_, index) => `kind-${index}`),
-    distances: { 'kind-3': all.map((index) => index % 71) },
-  };
-}
 
 test('opening the embeddings starts a projection that ends, and stays after a reload', async () => {
   const { page, faults, close } = await open(browser, '#/embeddings?minutes=15');
@@ -114,6 +94,56 @@ test('a lasso or a rectangle selects windows, which are listed and can be saved'
   await close();
 });
 
+test('a selection that somebody names becomes a diagnosis, which can be undone', async () => {
+  const { page, faults, close } = await open(browser, '#/embeddings?minutes=60');
+  await ended(page);
+  const plot = page.locator(PLOT).first();
+  const box = await plot.boundingBox();
+  await page.mouse.move(box.x + 20, box.y + 5);
+  await page.mouse.down();
+  for (const [x, y] of [
+    [box.width - 5, 5],
+    [box.width - 5, box.height - 5],
+    [20, box.height - 5],
+  ]) {
+    await page.mouse.move(box.x + x, box.y + y, { steps: 6 });
+  }
+  await page.mouse.up();
+  await page.waitForSelector('#selection-title');
+  await page.getByRole('button', { name: 'Name this selection…' }).click();
+  await page.fill('#diagnosis-kind', 'e2e-everything');
+  await page.fill('#diagnosis-comment', '<b>all</b> windows');
+  // Windows like all others must not open events for the tests after this one.
+  await page.getByRole('checkbox', { name: /This is a problem/ }).setChecked(false);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('[role=status]:has-text("e2e-everything")', { timeout: 60_000 });
+  const named = async () => (await api('diagnoses')).items.filter((one) => one.kind === 'e2e-everything');
+  const [diagnosis] = await named();
+  assert.ok(diagnosis.windows >= 10 && diagnosis.jobs.length > 0);
+  assert.deepEqual([diagnosis.is_anomalous, diagnosis.comment], [false, '<b>all</b> windows']);
+  assert.ok(await page.locator('section[aria-labelledby=diagnoses-title] td', { hasText: '<b>all</b>' }).count());
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.waitForSelector('[role=status]:has-text("e2e-everything")', { state: 'detached' });
+  assert.deepEqual(await named(), []);
+  assert.deepEqual(faults, []);
+  await close();
+});
+
+test('a job is compared with others, and the result has an address', async () => {
+  const { items } = await api('jobs');
+  const { page, faults, close } = await open(browser, `#/jobs/${encodeURIComponent(items[0].job)}`);
+  await page.getByRole('button', { name: 'Compare', exact: true }).click();
+  await page.waitForURL(/operation=\d+/);
+  await ended(page);
+  await page.reload();
+  await page.waitForSelector('section[aria-labelledby=similar-title] tbody tr');
+  const text = await page.textContent('section[aria-labelledby=similar-title] tbody');
+  assert.match(text, /this job/);
+  assert.ok(await page.locator('section[aria-labelledby=similar-title] canvas').count());
+  assert.deepEqual(faults, []);
+  await close();
+});
+
 test('10,000 windows stay fluid while the pointer moves', async () => {
   const before = withOperation(operation('embeddings', manyWindows(10_000)));
   const { page, close } = await open(browser, '#/embeddings?operation=77', { before });
@@ -140,6 +170,22 @@ test('a backtest ends, and a larger strength leaves fewer events', async () => {
   assert.ok((await reported()) <= Math.min(all, 1));
   assert.deepEqual(faults, []);
   await close();
+});
+
+test('a smaller alarm budget reports no more than a larger one', async () => {
+  const reported = [];
+  for (const budget of [0.1, 10]) {
+    const { page, faults, close } = await open(browser, `#/backtest?hours=6&budget=${budget}`);
+    await page.getByRole('button', { name: 'Start', exact: true }).click();
+    await page.waitForURL(/operation=\d+/);
+    await ended(page);
+    await page.waitForSelector('#result-title');
+    assert.match(await page.textContent('section[aria-labelledby=result-title]'), /of another budget/);
+    reported.push(Number((await page.locator('.figures dd').nth(1).textContent()).replace(/\D/g, '')));
+    assert.deepEqual(faults, []);
+    await close();
+  }
+  assert.ok(reported[0] <= reported[1], `${reported[0]} events at 0.1 per day, ${reported[1]} at 10`);
 });
 
 test('a running operation shows its progress, and can be cancelled', async () => {
@@ -190,7 +236,7 @@ test('viewers are not offered what they may not start', async () => {
   const entries = await page.locator('nav a').allTextContents();
   assert.deepEqual(
     entries.map((one) => one.trim().split(/\s/)[0]),
-    ['Cluster', 'Events', 'Models', 'Embeddings'],
+    ['Cluster', 'Events', 'Models', 'Embeddings', 'Workflows', 'Job'],
   );
   await close();
 });

@@ -4,21 +4,13 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { api, FRAME_MS, launch, medianFrame, open, URL_OF_SERVER } from './browser.js';
+import { clean, manyTasks, put, run, trace } from './samples.js';
 
 const TRACE = 'e2e-trace.csv';
 const RUN = 'e2e-run.txt';
 const GANTT = '[aria-roledescription="Gantt chart"]';
 
 let browser;
-
-const put = (path, body) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'PUT', body });
-const remove = (path) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'DELETE' });
-
-/** What an earlier run may have left behind. */
-async function clean() {
-  for (const { name } of (await api('job-traces')).items) if (name.startsWith('e2e-')) await remove(`job-traces/${name}`);
-  for (const { name } of (await api('workflows')).items) if (name.startsWith('e2e-')) await remove(`workflows/${name}`);
-}
 
 before(async () => {
   browser = await launch();
@@ -28,25 +20,6 @@ after(async () => {
   await clean();
   await browser.close();
 });
-
-function trace(jobs) {
-  const rows = Array.from({ length: jobs }, (_, job) => {
-    const submit = 1_700_000_000 + job * 60 + (job % 7) * 5;
-    return `${submit},${60 + ((job * 37) % 900)},${2 ** (job % 5)},u${Math.floor(job / 10) % 3}`;
-  });
-  return ['submit,run_time,cores,user', ...rows, ''].join('\n');
-}
-
-function run(seconds) {
-  const header = 'task_id\thash\tnative_id\tname\tstatus\texit\tsubmit\tduration\trealtime';
-  const rows = Array.from({ length: 12 }, (_, task) => {
-    const own = seconds + (task % 3);
-    const kind = ['ALIGN', 'SORT', 'CALL'][Math.floor(task / 4)];
-    const minute = String(Math.floor(task / 4) * 2).padStart(2, '0');
-    return `${task}\t0a/${task}\t${task}\t${kind} (s${task})\tCOMPLETED\t0\t2026-11-01 10:${minute}:00.000\t${own + 2}s\t${own}s`;
-  });
-  return [header, ...rows, ''].join('\n');
-}
 
 test('a visitor sends a trace, generates a synthetic one, compares both and deletes it', async () => {
   const { page, faults, close } = await open(browser, '#/job-traces');
@@ -108,27 +81,6 @@ test('two runs are compared', async () => {
   assert.deepEqual(faults, []);
   await close();
 });
-
-/** The chart of a run with many tasks. */
-function manyTasks(n) {
-  const all = Array.from({ length: n }, (_, index) => index);
-  const start = all.map((index) => index * 0.5);
-  return {
-    start: 1_795_000_000,
-    seconds: n * 0.5 + 100,
-    parts: ['ready', 'wms', 'pre', 'queue', 'in', 'run', 'out', 'post'],
-    kinds: Array.from({ length: 20 }, (_, index) => `kind${index}`),
-    workflows: [''],
-    task: all.map((index) => `task_${index}`),
-    kind: all.map((index) => index % 20),
-    workflow: all.map(() => 0),
-    role: all.map(() => 0),
-    attempt: all.map(() => 1),
-    failed: all.map((index) => (index % 5000 === 0 ? 1 : 0)),
-    critical: all.map((index) => (index % 1000 === 0 ? 1 : 0)),
-    ends: Array.from({ length: 8 }, (_, part) => start.map((time, index) => time + part * (5 + (index % 7)))),
-  };
-}
 
 test('a chart of 100,000 tasks zooms smoothly', async () => {
   assert.equal((await put('workflows/e2e-large.txt', run(20))).status, 201);

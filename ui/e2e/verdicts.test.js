@@ -98,6 +98,27 @@ test('a verdict is not lost and not given twice if the server disappears after i
   await close();
 });
 
+test('a verdict that never reached the server is given once when the server is back', async () => {
+  const { page, close } = await open(browser, `#/events/${event.id}`);
+  await page.waitForSelector('article');
+  let isDown = true;
+  await page.route('**/verdicts', (route) =>
+    isDown && route.request().method() === 'POST' ? route.abort() : route.continue(),
+  );
+  await page.keyboard.press('a');
+  await page.fill('#kind', 'never-sent');
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('text=It is not known whether the verdict was saved');
+  assert.equal(await page.inputValue('#kind'), 'never-sent', 'what was typed is still there');
+  assert.equal(await standingOf(event.id), 'unvetted');
+  isDown = false;
+  await page.click('text=Look again and save');
+  await page.waitForSelector('.done');
+  const { verdicts } = await api(`events/${event.id}/verdicts`);
+  assert.equal(verdicts.filter((one) => one.kind === 'never-sent').length, 1);
+  await close();
+});
+
 test('a viewer is offered no verdicts', async () => {
   const before = (page) =>
     page.route('**/api/v1/session', (route) =>

@@ -4,8 +4,10 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { after, before, test } from 'node:test';
+import { gzipSync } from 'node:zlib';
 
 import { anEvent, anOperation, api, launch, open } from './browser.js';
+import { clean, put, run, trace } from './samples.js';
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -21,12 +23,21 @@ before(async () => {
   const embeddings = await anOperation('embeddings', 'embeddings', {});
   const backtest = await anOperation('backtest', 'backtests', {});
   const sampling = await anOperation('sampling', 'sampling', {});
+  const similar = await anOperation('similar-jobs', `jobs/${encodeURIComponent((await api('jobs')).items[0].job)}/similar`, {});
+  const compared = (await api(`operations/${similar}`)).result.job.job;
+  await clean();
+  await put('workflows/e2e-view.txt', run(20));
+  await put('workflows/e2e-view-other.txt', run(90));
+  await put('job-traces/e2e-view.csv', trace(600));
+  await put('job-traces/e2e-view-other.csv', trace(400));
+  const comparison = await anOperation('comparison', 'job-traces/e2e-view.csv/comparison', { with: 'e2e-view-other.csv' });
   views = {
     cluster: ['#/', 'h1'],
     table: ['#/?show=table', 'tbody tr'],
     node: [`#/nodes/${encodeURIComponent(node)}`, '.spark'],
     thread: [`#/nodes/${encodeURIComponent(node)}?cpu=0&last=300`, '.uplot'],
     job: [`#/jobs/${encodeURIComponent(job)}`, 'h1'],
+    similar: [`#/jobs/${encodeURIComponent(compared)}?operation=${similar}`, '#similar-title ~ * tbody tr, .own'],
     events: ['#/events?standing=any&hidden=any', 'li a'],
     event: [`#/events/${event.id}`, 'article h2'],
     models: ['#/models', 'h2'],
@@ -37,12 +48,19 @@ before(async () => {
     samplings: ['#/sampling', 'h1'],
     sampling: [`#/sampling?operation=${sampling}`, '#intervals-title'],
     traces: ['#/job-traces', 'h1'],
+    trace: ['#/job-traces/e2e-view.csv', 'canvas'],
+    comparison: [`#/job-traces/e2e-view.csv/compare/e2e-view-other.csv?operation=${comparison}`, '#comparison-title'],
     workflows: ['#/workflows', 'h1'],
+    workflow: ['#/workflows/e2e-view.txt', '[aria-roledescription="Gantt chart"]'],
+    changes: ['#/workflows/e2e-view.txt/compare/e2e-view-other.txt', 'tbody tr'],
     login: ['#/login', '#token'],
     unknown: ['#/nonsense', 'h1'],
   };
 });
-after(() => browser.close());
+after(async () => {
+  await clean();
+  await browser.close();
+});
 
 test('an administrator sees within five seconds whether the cluster is healthy', async () => {
   const began = Date.now();
@@ -83,6 +101,68 @@ test('axe finds nothing serious, in both themes', async () => {
       assert.deepEqual(found, [], `${name}, ${colorScheme}`);
     }
   }
+  await close();
+});
+
+test('every drawing has a table, and can be saved as CSV, PNG and JSON', async () => {
+  const { page, close } = await open(browser);
+  for (const [name, [hash, selector]] of Object.entries(views)) {
+    await page.evaluate((to) => (location.hash = to), hash);
+    await page.waitForSelector(selector);
+    await page.waitForTimeout(300);
+    const missing = await page.evaluate(() => {
+      const offers = (part) => [...part.querySelectorAll('button')].map((button) => button.textContent.trim());
+      const found = [];
+      for (const canvas of document.querySelectorAll('canvas')) {
+        let part = canvas.parentElement;
+        while (part && !offers(part).some((text) => text.endsWith('CSV'))) part = part.parentElement;
+        const all = part ? offers(part) : [];
+        for (const what of ['CSV', 'PNG', 'JSON', 'able'])
+          if (!all.some((text) => text.endsWith(what) || (what === 'able' && /table/i.test(text))))
+            found.push(`${what} of ${canvas.closest('[aria-label]')?.getAttribute('aria-label')?.slice(0, 80)}`);
+      }
+      return [...new Set(found)];
+    });
+    assert.deepEqual(missing, [], name);
+  }
+  await close();
+});
+
+test('viewers are offered nothing that they may not do', async () => {
+  const before = (page) =>
+    page.route('**/api/v1/session', (route) =>
+      route.fulfill({ json: { user: { actor: 'eve', role: 'viewer', is_local: false }, logins: ['token'] } }),
+    );
+  const { page, close } = await open(browser, '#/', { before });
+  const forbidden = /^(promote|roll back|exclude a time|remove|delete|generate|upload|start|name this|save as|train|undo)/i;
+  for (const [name, [hash, selector]] of Object.entries(views)) {
+    if (['login', 'backtests', 'samplings'].includes(name)) continue;
+    await page.evaluate((to) => (location.hash = to), hash);
+    await page.waitForSelector(selector);
+    await page.waitForTimeout(150);
+    const offered = await page.locator('main button:visible, main input[type=file]').evaluateAll((all) =>
+      all.filter((one) => !one.disabled).map((one) => (one.tagName === 'INPUT' ? 'Upload' : one.textContent.trim())),
+    );
+    const wrong = offered.filter((text) => forbidden.test(text) && !/^start (again|it again)/i.test(text));
+    assert.deepEqual(wrong, [], name);
+  }
+  await close();
+});
+
+test('all scripts together have less than 250 kB', async () => {
+  const { page, close } = await open(browser);
+  const scripts = new Map();
+  page.on('response', async (response) => {
+    if (response.url().endsWith('.js')) scripts.set(response.url(), gzipSync(await response.body()).length);
+  });
+  await page.reload();
+  for (const [hash, selector] of Object.values(views)) {
+    await page.evaluate((to) => (location.hash = to), hash);
+    await page.waitForSelector(selector);
+  }
+  await page.waitForTimeout(200);
+  const bytes = [...scripts.values()].reduce((sum, one) => sum + one, 0);
+  assert.ok(scripts.size > 1 && bytes > 10_000 && bytes < 250_000, `${scripts.size} scripts with ${bytes} bytes`);
   await close();
 });
 

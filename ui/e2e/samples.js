@@ -1,0 +1,77 @@
+// Data of tests: files that a visitor may send, and large answers of the server.
+
+import { api, URL_OF_SERVER } from './browser.js';
+
+export const put = (path, body) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'PUT', body });
+const remove = (path) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'DELETE' });
+
+/** What an earlier run may have left behind. */
+export async function clean() {
+  for (const { name } of (await api('job-traces')).items) if (name.startsWith('e2e-')) await remove(`job-traces/${name}`);
+  for (const { name } of (await api('workflows')).items) if (name.startsWith('e2e-')) await remove(`workflows/${name}`);
+}
+
+/** A job trace as a CSV file. */
+export function trace(jobs) {
+  const rows = Array.from({ length: jobs }, (_, job) => {
+    const submit = 1_700_000_000 + job * 60 + (job % 7) * 5;
+    return `${submit},${60 + ((job * 37) % 900)},${2 ** (job % 5)},u${Math.floor(job / 10) % 3}`;
+  });
+  return ['submit,run_time,cores,user', ...rows, ''].join('\n');
+}
+
+/** A workflow run as a Nextflow trace; a larger number makes its tasks longer. */
+export function run(seconds) {
+  const header = 'task_id\thash\tnative_id\tname\tstatus\texit\tsubmit\tduration\trealtime';
+  const rows = Array.from({ length: 12 }, (_, task) => {
+    const own = seconds + (task % 3);
+    const kind = ['ALIGN', 'SORT', 'CALL'][Math.floor(task / 4)];
+    const minute = String(Math.floor(task / 4) * 2).padStart(2, '0');
+    return `${task}\t0a/${task}\t${task}\t${kind} (s${task})\tCOMPLETED\t0\t2026-11-01 10:${minute}:00.000\t${own + 2}s\t${own}s`;
+  });
+  return [header, ...rows, ''].join('\n');
+}
+
+/** The chart of a run with many tasks. */
+export function manyTasks(n) {
+  const all = Array.from({ length: n }, (_, index) => index);
+  const start = all.map((index) => index * 0.5);
+  return {
+    start: 1_795_000_000,
+    seconds: n * 0.5 + 100,
+    parts: ['ready', 'wms', 'pre', 'queue', 'in', 'run', 'out', 'post'],
+    kinds: Array.from({ length: 20 }, (_, index) => `kind${index}`),
+    workflows: [''],
+    task: all.map((index) => `task_${index}`),
+    kind: all.map((index) => index % 20),
+    workflow: all.map(() => 0),
+    role: all.map(() => 0),
+    attempt: all.map(() => 1),
+    failed: all.map((index) => (index % 5000 === 0 ? 1 : 0)),
+    critical: all.map((index) => (index % 1000 === 0 ? 1 : 0)),
+    ends: Array.from({ length: 8 }, (_, part) => start.map((time, index) => time + part * (5 + (index % 7)))),
+  };
+}
+
+/** A projection of many windows. */
+export function manyWindows(n) {
+  const all = Array.from({ length: n }, (_, index) => index);
+  return {
+    axes: ['PC 1', 'PC 2'],
+    window_seconds: 100,
+    x: all.map((index) => Math.sin(index * 1.7) * (index % 97)),
+    y: all.map((index) => Math.cos(index * 2.3) * (index % 89)),
+    time: all.map((index) => 1_795_000_000 + index),
+    node: all.map((index) => index % 40),
+    cpu: all.map((index) => index % 128),
+    job: all.map((index) => (index % 5 === 0 ? null : index % 300)),
+    kind: all.map((index) => index % 12),
+    score: all.map((index) => (index % 50 === 0 ? 3 : 0.2)),
+    max_iowait: all.map((index) => (index % 13) / 20),
+    is_training: all.map((index) => index < n / 2),
+    nodes: Array.from({ length: 40 }, (_, index) => `n${index}`),
+    jobs: Array.from({ length: 300 }, (_, index) => `${index}`),
+    kinds: Array.from({ length: 12 }, (_, index) => `kind-${index}`),
+    distances: { 'kind-3': all.map((index) => index % 71) },
+  };
+}
