@@ -93,19 +93,25 @@ export async function anOperation(kind, path, body) {
 /** The longest that half of the frames may take. Beside other tests on a busy machine it has to be more. */
 export const FRAME_MS = Number(process.env.FRAME_MS ?? 25);
 
-/** The median time from frame to frame, in milliseconds, while something is done. */
-export async function medianFrame(page, act) {
+/** The times from frame to frame, in milliseconds, while something is done. */
+export async function framesOf(page, n, act) {
   const frames = page.evaluate(
-    () =>
+    (wanted) =>
       new Promise((resolve) => {
         const times = [];
-        const next = (time) => (times.push(time) < 120 ? requestAnimationFrame(next) : resolve(times));
+        const next = (time) => (times.push(time) < wanted ? requestAnimationFrame(next) : resolve(times));
         requestAnimationFrame(next);
       }),
+    n,
   );
   await act();
   const times = await frames;
-  const steps = times.slice(1).map((time, index) => time - times[index]);
+  return times.slice(1).map((time, index) => time - times[index]);
+}
+
+/** The median time from frame to frame, in milliseconds, while something is done. */
+export async function medianFrame(page, act) {
+  const steps = await framesOf(page, 120, act);
   steps.sort((a, b) => a - b);
   return steps[Math.floor(steps.length / 2)];
 }

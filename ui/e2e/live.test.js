@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
 import { anEvent, api, FRAME_MS, launch, medianFrame, open, undoAll, URL_OF_SERVER } from './browser.js';
+import { manyThreads } from './samples.js';
 
 const HOSTILE = `<img src=x onerror="window.broken = true">🙂${'x'.repeat(10_000)}`;
 
@@ -219,23 +220,7 @@ test('names with markup, emoji and 10,000 characters break nothing', async () =>
 });
 
 test('128,000 threads are drawn in few milliseconds', async () => {
-  const nodes = Array.from({ length: 1000 }, (_, index) => ({
-    node: `n${index}`,
-    threads: 128,
-    runs: [
-      [0, 64, `${index}`],
-      [64, 64, `${index >> 3}`],
-    ],
-  }));
-  const rows = nodes.map((one) => `${one.node}=128`).join(',');
-  const plane = () => Buffer.from(Uint8Array.from({ length: 128_000 }, () => Math.random() * 90));
-  const before = async (page) => {
-    await page.route('**/api/v1/cluster/layout', (route) => route.fulfill({ json: { nodes } }));
-    await page.route('**/api/v1/cluster?format=plane', (route) =>
-      route.fulfill({ body: plane(), headers: { 'tracewise-rows': rows, 'content-type': 'application/octet-stream' } }),
-    );
-  };
-  const { page, faults, close } = await open(browser, '#/', { before });
+  const { page, faults, close } = await open(browser, '#/', { before: manyThreads });
   await page.waitForSelector('.map canvas');
   const box = await page.locator('.canvases').boundingBox();
   // While the pointer moves, the overlay is drawn for every frame.

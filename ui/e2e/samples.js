@@ -75,3 +75,21 @@ export function manyWindows(n) {
     distances: { 'kind-3': all.map((index) => index % 71) },
   };
 }
+
+/** Lets a page believe that the cluster has 1,000 nodes with 128 threads each. */
+export async function manyThreads(page) {
+  const nodes = Array.from({ length: 1000 }, (_, index) => ({
+    node: `n${index}`,
+    threads: 128,
+    runs: [
+      [0, 64, `${index}`],
+      [64, 64, `${index >> 3}`],
+    ],
+  }));
+  const rows = nodes.map((one) => `${one.node}=128`).join(',');
+  const plane = () => Buffer.from(Uint8Array.from({ length: 128_000 }, () => Math.random() * 90));
+  await page.route('**/api/v1/cluster/layout', (route) => route.fulfill({ json: { nodes } }));
+  await page.route('**/api/v1/cluster?format=plane', (route) =>
+    route.fulfill({ body: plane(), headers: { 'tracewise-rows': rows, 'content-type': 'application/octet-stream' } }),
+  );
+}
