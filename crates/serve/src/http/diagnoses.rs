@@ -128,7 +128,7 @@ fn requested(request: DiagnosisRequest, actor: String) -> Result<NewDiagnosis, A
             node: NodeName::new(one.node).map_err(bad)?,
             cpu: Cpu(one.cpu),
             job: JobId::new(one.job).map_err(bad)?,
-            start: time_of(Some(one.start))?.unwrap_or(Timestamp::MIN),
+            start: start_of(one.start)?,
         })
     };
     Ok(NewDiagnosis {
@@ -139,6 +139,12 @@ fn requested(request: DiagnosisRequest, actor: String) -> Result<NewDiagnosis, A
         window_length: Millis((request.window_seconds * 1_000.0) as i64),
         windows: request.windows.into_iter().map(window).collect::<Result<_, ApiError>>()?,
     })
+}
+
+/// The start of a window, to the millisecond: a number of seconds may be a little less.
+fn start_of(seconds: f64) -> Result<Timestamp, ApiError> {
+    time_of(Some(seconds))?;
+    Ok(Timestamp((seconds * 1e3).round() as i64))
 }
 
 /// Removes a diagnosis with all of its effects.
@@ -164,7 +170,7 @@ mod tests {
             node: "n1".into(),
             cpu: cpu as u16,
             job: "17".into(),
-            start: 1_800_000_000.5,
+            start: 1_800_000_000.1,
         };
         DiagnosisRequest {
             kind: kind.into(),
@@ -192,6 +198,6 @@ mod tests {
             (new.kind.as_str(), new.windows.len(), new.window_length),
             ("slow-storage", 12, Millis(60_000))
         );
-        assert_eq!(new.windows[0].start, Timestamp(1_800_000_000_500));
+        assert_eq!(new.windows[0].start, Timestamp(1_800_000_000_100));
     }
 }

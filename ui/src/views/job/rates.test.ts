@@ -31,10 +31,11 @@ it('compares a job with those of its kind, and with all if the kind is not known
 
 it('says where a rate stands among the others', () => {
   const [user, system] = rateComparisons(found('np'));
-  expect(user).toMatchObject({ own: 0.5, others: [0.4, 0.9], nLower: 1 });
+  expect(user).toMatchObject({ own: 0.5, others: [0.4, 0.9], nLower: 1, nHigher: 1 });
   expect(standing(user)).toMatch(/higher than 50.%/);
-  expect(standing(system)).toBe('lowest of all');
-  expect(standing({ ...user, nLower: 2 })).toBe('highest of all');
+  expect(standing(system)).toBe('like the others');
+  expect(standing({ ...user, nLower: 2, nHigher: 0 })).toBe('highest of all');
+  expect(standing({ ...user, nLower: 0, nHigher: 2 })).toBe('lowest of all');
   expect(standing({ ...user, others: [] })).toBe('');
 });
 

@@ -8,9 +8,13 @@ export interface RateComparison {
   channel: string;
   own: number;
   others: number[];
-  /** How many of the others have a lower rate. */
+  /** How many of the others have a lower rate, and a higher one; small differences do not count. */
   nLower: number;
+  nHigher: number;
 }
+
+/** Rates that differ by less are alike. */
+const ALIKE = 0.005;
 
 /** Jobs to compare with: those of the same kind if its kind is known and there are others, or else all that were found. */
 export function peers({ job, others }: SimilarJobs): { jobs: JobProfile[]; isSameKind: boolean } {
@@ -23,17 +27,22 @@ export function rateComparisons(found: SimilarJobs): RateComparison[] {
   return found.channels.map((channel, index) => {
     const own = found.job.rates[index];
     const others = jobs.map((one) => one.rates[index]);
-    return { channel, own, others, nLower: others.filter((rate) => rate < own).length };
+    return {
+      ...{ channel, own, others },
+      nLower: others.filter((rate) => rate < own - ALIKE).length,
+      nHigher: others.filter((rate) => rate > own + ALIKE).length,
+    };
   });
 }
 
 /** Where the job stands among the others, in words. */
-export function standing({ nLower, others }: RateComparison): string {
+export function standing({ nLower, nHigher, others }: RateComparison): string {
   const n = others.length;
   if (n === 0) return '';
+  if (nLower === 0 && nHigher === 0) return n === 1 ? 'like the other' : 'like the others';
   if (nLower === n) return n === 1 ? 'higher than the other' : 'highest of all';
-  if (nLower === 0) return n === 1 ? 'not higher than the other' : 'lowest of all';
-  return `higher than ${percent(nLower / n)} of them`;
+  if (nHigher === n) return n === 1 ? 'lower than the other' : 'lowest of all';
+  return nHigher > nLower ? `lower than ${percent(nHigher / n)}` : `higher than ${percent(nLower / n)}`;
 }
 
 export function profileTable({ channels, job, others }: SimilarJobs): TableData {
