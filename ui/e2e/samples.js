@@ -39,7 +39,7 @@ export function manyTasks(n) {
   return {
     start: 1_795_000_000,
     seconds: n * 0.5 + 100,
-    parts: ['ready', 'wms', 'pre', 'queue', 'in', 'run', 'out', 'post'],
+    parts: ['ready', 'wms_delay', 'pre_script', 'queue', 'stage_in', 'runtime', 'stage_out', 'post_script'],
     kinds: Array.from({ length: 20 }, (_, index) => `kind${index}`),
     workflows: [''],
     task: all.map((index) => `task_${index}`),
