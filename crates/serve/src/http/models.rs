@@ -315,3 +315,17 @@ pub async fn rollback(
     let now = Timestamp::from(SystemTime::now());
     Ok(Json(service.registry.rollback(&client.actor, &reason, now).await?.into()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_in_mlflow_has_no_password_and_is_a_web_page() {
+        let page = |url: &str| mlflow_page(&MlflowSettings { url: url.into(), ..MlflowSettings::default() });
+        let found = page("https://ann:secret@mlflow:5000/base?token=1");
+        assert_eq!(found.as_deref(), Some("https://mlflow:5000/base/#/models/tracewise"));
+        assert_eq!(page("http://mlflow:5000").as_deref(), Some("http://mlflow:5000/#/models/tracewise"));
+        assert_eq!((page(""), page("file:///tmp/mlruns")), (None, None));
+    }
+}
