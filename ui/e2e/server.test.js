@@ -13,6 +13,10 @@ import { launch, open } from './browser.js';
 
 const PROGRAM = process.env.TRACEWISE;
 const skip = PROGRAM === undefined ? 'TRACEWISE does not name the program' : false;
+/** Variables that begin like this are settings of the program. */
+const ENVIRONMENT = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !name.startsWith('TRACEWISE_')),
+);
 /** The address of a server that was stopped may be taken for a moment. */
 const START_MS = 20_000;
 
@@ -31,7 +35,7 @@ async function freePort() {
 }
 
 async function start() {
-  child = spawn(PROGRAM, ['serve', '--config', config], { stdio: 'ignore' });
+  child = spawn(PROGRAM, ['serve', '--config', config], { stdio: 'ignore', env: ENVIRONMENT });
   const until = Date.now() + START_MS;
   while (Date.now() < until) {
     const isUp = await fetch(`${url}/healthz`).then(
@@ -55,6 +59,7 @@ function token(role) {
   const made = execFileSync(PROGRAM, ['token', 'add', '--role', role, '--data', join(folder, 'data'), '--json', role], {
     encoding: 'utf8',
     stdio: ['ignore', 'pipe', 'ignore'],
+    env: ENVIRONMENT,
   });
   return JSON.parse(made).token;
 }
