@@ -89,6 +89,9 @@ test('a thousand simultaneous events are listed, and cost few requests', async (
       nRequests += 1;
       return route.fulfill({ json: { items: hasStreamed ? many : [], next: null } });
     });
+    await page.route('**/api/v1/events/many-*', (route) =>
+      route.fulfill({ json: { event: many[0], similar: [], standing: 'unvetted', verdicts: [], changes: [], told: [] } }),
+    );
     await page.route('**/api/v1/stream', (route) => {
       // The browser connects again after a while; by then everything has been said.
       const body = hasStreamed ? 'retry: 600000\n\n' : `retry: 600000\n\n${changes.join('')}`;

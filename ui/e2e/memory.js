@@ -6,7 +6,7 @@ const STEP_SECONDS = 5;
 /** The first minutes fill caches. */
 const WARM_UP_STEPS = 120;
 const STEPS = 720;
-const ANSWER_MS = 15;
+const ANSWER_MS = 40;
 
 /** What is used after garbage collection. */
 async function used(devtools) {
@@ -31,7 +31,7 @@ export async function anHour(browser, hash, selector) {
   const devtools = await page.context().newCDPSession(page);
   await devtools.send('Performance.enable');
   let answers = 0;
-  page.on('response', () => (answers += 1));
+  page.on('response', (response) => (answers += response.ok() ? 1 : 0));
   let first;
   for (let step = 0; step < STEPS; step += 1) {
     if (step === WARM_UP_STEPS) first = await used(devtools);
@@ -41,5 +41,6 @@ export async function anHour(browser, hash, selector) {
   }
   const last = await used(devtools);
   await close();
-  return { first, last, answers, faults };
+  // A page whose clock runs so fast asks more often than one address may.
+  return { first, last, answers, faults: faults.filter((fault) => !fault.includes('status of 429')) };
 }

@@ -65,6 +65,8 @@ test('a run is labelled with one key, and the label is taken back with another',
   await page.locator('h1').first().click();
   await page.keyboard.press('d');
   await becomes('hdd');
+  // Keys wait for the answer.
+  await page.waitForSelector('text=Saved: ');
   await page.keyboard.press('z');
   await becomes(null);
   assert.deepEqual(faults, []);

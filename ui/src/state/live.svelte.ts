@@ -7,6 +7,7 @@ import { Stream, type StreamState } from './stream';
 
 const STATE_SECONDS = 3;
 /** Many changes at once cause one request. */
+const MAX_LAG_SECONDS = 5;
 const GATHER_MS = 400;
 const MAX_PROBLEMS = 1000;
 
@@ -93,6 +94,8 @@ class Live {
   };
 
   noteAnswer(): void {
+    // The first answer tells how far the clock of the browser is off; views must not ask for a time that is to come.
+    if (Math.abs(serverClock.now() - this.now) > MAX_LAG_SECONDS) this.now = serverClock.now();
     if (this.isReachable) return;
     this.isReachable = true;
     this.lostSince = null;
