@@ -1,7 +1,9 @@
 import { expect, it } from 'vitest';
 
 import type { JobUsage } from '../../api/types';
-import { GIB, limitMark, MAX_LINES, usageLines } from './usage';
+import { limitMark, MAX_LINES, memory, unitOf, usageLines } from './usage';
+
+const GIB = 2 ** 30;
 
 const usage = (job: string, time: number[], memory: (number | null)[], limit: number | null = null): JobUsage => ({
   job,
@@ -14,7 +16,7 @@ const usage = (job: string, time: number[], memory: (number | null)[], limit: nu
 });
 
 it('puts jobs that were read at different times on one axis', () => {
-  const found = usageLines([usage('a', [0, 10], [GIB, 2 * GIB]), usage('b', [5, 10], [null, 4 * GIB])], 'memory_bytes');
+  const found = usageLines([usage('a', [0, 10], [GIB, 2 * GIB]), usage('b', [5, 10], [null, 4 * GIB])], 'memory_bytes', GIB);
   expect(found?.times).toEqual([0, 5, 10]);
   // The job with the largest value comes first.
   expect(found?.lines.map((line) => [line.label, line.values])).toEqual([
@@ -32,7 +34,14 @@ it('leaves out what nobody recorded, and says how many jobs have no line', () =>
 });
 
 it('shows the limit of a job that comes near it', () => {
-  expect(limitMark([usage('a', [0], [3 * GIB], 4 * GIB)])).toEqual({ value: 4, label: 'limit' });
-  expect(limitMark([usage('a', [0], [GIB], 400 * GIB)])).toBeNull();
-  expect(limitMark([usage('a', [0], [GIB]), usage('b', [0], [GIB])])).toBeNull();
+  const unit = { name: 'GiB', bytes: GIB };
+  expect(limitMark([usage('a', [0], [3 * GIB], 4 * GIB)], unit)).toEqual({ value: 4, label: 'limit' });
+  expect(limitMark([usage('a', [0], [GIB], 400 * GIB)], unit)).toBeNull();
+  expect(limitMark([usage('a', [0], [GIB]), usage('b', [0], [GIB])], unit)).toBeNull();
+});
+
+it('chooses a unit with few digits', () => {
+  expect(unitOf([usage('a', [0], [GIB / 20]), usage('b', [0], [null])]).name).toBe('MiB');
+  expect(unitOf([usage('a', [0], [GIB / 20]), usage('b', [0], [3 * GIB])]).name).toBe('GiB');
+  expect([memory(GIB / 4), memory(4 * GIB)]).toEqual(['256\u202fMiB', '4\u202fGiB']);
 });
