@@ -15,8 +15,12 @@ use crate::audit;
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
 
-/// With fewer windows, a kind has no region in the embedding space.
-pub const MIN_DIAGNOSED: usize = 10;
+/// The fewest windows that somebody may select.
+pub const MIN_DIAGNOSED: usize = 3;
+/// With fewer points, a kind has no region in the embedding space.
+pub(crate) const MIN_POINTS: usize = 10;
+/// Windows are read with this many strides per length, so that a few selected windows have enough points.
+const STRIDES: usize = 4;
 /// The campaign of the labels that follow from diagnoses.
 const CAMPAIGN: &str = "diagnoses";
 
@@ -109,7 +113,7 @@ impl Diagnosis {
     }
 }
 
-/// The points of selected windows.
+/// The points of selected windows, and of the same threads' windows that overlap with them by at least half.
 pub(crate) fn points(
     kind: &str,
     windows: &[DiagnosedWindow],
@@ -118,10 +122,9 @@ pub(crate) fn points(
     archive: &Archive,
     control: Control<'_>,
 ) -> archive::Result<Vec<LabelledPoint>> {
-    let spec = detector.window_spec(detector.config.window);
+    let spec = detector.window_spec((detector.config.window / STRIDES).max(1));
     let length = spec.length();
-    // Windows of another length begin at other times, so they only have to overlap.
-    let margin = if length == window_length { Millis(0) } else { length };
+    let margin = Millis(length.0.max(window_length.0) / 2);
     let mut by_thread: BTreeMap<(&NodeName, Cpu), Vec<&DiagnosedWindow>> = BTreeMap::new();
     let mut moments: BTreeSet<(&NodeName, Timestamp)> = BTreeSet::new();
     for window in windows {
@@ -136,11 +139,9 @@ pub(crate) fn points(
     let filter = Scope { included: included.collect(), excluded: Vec::new() }.filter();
     let is_wanted = |thread: &ThreadWindow, start: Timestamp| {
         let of_thread = by_thread.get(&(&thread.node, thread.cpu)).into_iter().flatten();
-        of_thread.into_iter().any(|window| {
-            thread.job() == Some(&window.job)
-                && start < window.start + window_length
-                && start + length > window.start
-        })
+        of_thread
+            .into_iter()
+            .any(|window| thread.job() == Some(&window.job) && (start - window.start).0.abs() <= margin.0)
     };
     let mut points = Vec::new();
     let reading = Reading { archive, filter: &filter, spec: &spec, control };

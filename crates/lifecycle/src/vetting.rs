@@ -2,6 +2,7 @@
 //!
 //! These functions read the archive and examine windows, so they block for a moment.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
@@ -14,7 +15,7 @@ use workload::{Control, JobId, Label, Millis, Set, Timestamp};
 
 use crate::acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
 use crate::competition::{spans_of, whole_job};
-use crate::diagnoses::{self, Diagnosis, MIN_DIAGNOSED, NewDiagnosis};
+use crate::diagnoses::{self, Diagnosis, MIN_POINTS, NewDiagnosis};
 use crate::events::RecordedEvent;
 use crate::registry::{Registry, RegistryError};
 use crate::store::{Store, StoreError};
@@ -43,7 +44,7 @@ pub enum VettingError {
     #[error("only an anomaly has a kind")]
     Kind,
     #[error(
-        "a diagnosis needs {MIN_DIAGNOSED} windows of jobs, and the archive has {found} of those that were selected"
+        "a diagnosis needs {MIN_POINTS} windows of jobs, and the archive has {found} at the selected times"
     )]
     FewWindows { found: usize },
 }
@@ -134,7 +135,7 @@ impl Vetting<'_> {
         let NewDiagnosis { kind, window_length, windows, .. } = new;
         let (detector, archive) = (&champion.detector, self.archive);
         let points = diagnoses::points(kind, windows, *window_length, detector, archive, self.control)?;
-        if points.len() < MIN_DIAGNOSED {
+        if points.len() < MIN_POINTS {
             return Err(VettingError::FewWindows { found: points.len() });
         }
         Ok(self.store.add_diagnosis(new, now).await?)
@@ -178,11 +179,11 @@ impl Vetting<'_> {
         let confirmed: Vec<&VettedEvent> = confirmed(&vetted).take(MAX_ANOMALIES).collect();
         let diagnoses = self.store.diagnoses().await?;
         for diagnosis in &diagnoses {
-            if !known.diagnosed.contains_key(&diagnosis.number) {
-                let found = diagnosis.points(detector, self.archive, self.control)?;
-                known.diagnosed.insert(diagnosis.number, found);
-            }
-            points.extend(known.diagnosed.get(&diagnosis.number).into_iter().flatten().cloned());
+            let found = match known.diagnosed.entry(diagnosis.number) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(diagnosis.points(detector, self.archive, self.control)?),
+            };
+            points.extend(found.iter().cloned());
             labels.extend(diagnosis.labels());
         }
         let mut with_normal_windows = BTreeSet::new();

@@ -49,8 +49,8 @@ pub struct DiagnosisRequest {
     /// The length of the windows.
     #[schema(exclusive_minimum = 0, maximum = 86400)]
     pub window_seconds: f64,
-    /// At least 10 and at most 1,000 windows of jobs.
-    #[schema(min_items = 10, max_items = 1000)]
+    /// At least 3 and at most 1,000 windows of jobs.
+    #[schema(min_items = 3, max_items = 1000)]
     pub windows: Vec<WindowItem>,
 }
 
@@ -185,8 +185,8 @@ mod tests {
     fn a_diagnosis_needs_a_name_and_enough_windows() {
         let refused = |request| requested(request, "ann".into()).unwrap_err().message;
         assert!(refused(request(12, "  ")).contains("kind"));
-        assert!(refused(request(9, "a")).contains("between 10"));
-        assert!(refused(request(1_001, "a")).contains("between 10"));
+        assert!(refused(request(2, "a")).contains("between 3"));
+        assert!(refused(request(1_001, "a")).contains("between 3"));
         assert!(
             refused(DiagnosisRequest { window_seconds: f64::NAN, ..request(12, "a") }).contains("seconds")
         );

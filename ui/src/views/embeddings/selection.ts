@@ -89,8 +89,8 @@ export function describeWindow(data: Embeddings, index: number): string[] {
   ];
 }
 
-/** With fewer windows, a kind has no region. */
-export const MIN_DIAGNOSED = 10;
+/** The server reads windows that overlap with these, and needs a few to begin with. */
+export const MIN_DIAGNOSED = 3;
 /** More windows say nothing new. */
 const MAX_DIAGNOSED = 500;
 
