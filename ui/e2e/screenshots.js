@@ -11,10 +11,13 @@ const SETTLE_MS = 4000;
 
 const { items } = await (await fetch(`${URL_OF_SERVER}/api/v1/events`)).json();
 if (items.length === 0) throw new Error('there is no event yet; wait for one');
+/** An open event is shown if there is one. */
+const event = items.find((one) => !one.end) ?? items[0];
 const browser = await launch();
 for (const [name, hash] of [
   ['cluster', '#/'],
-  ['event', `#/events/${items[0].id}`],
+  ['event', `#/events/${event.id}`],
+  ['node', `#/nodes/${encodeURIComponent(event.node ?? event.nodes[0])}?last=900`],
 ]) {
   const { page, close } = await open(browser, hash, { viewport: VIEWPORT, colorScheme: 'light' });
   await page.waitForTimeout(SETTLE_MS);
