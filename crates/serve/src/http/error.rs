@@ -1,7 +1,7 @@
 //! The one format of errors: `{"error": {"code": "not_found", "message": "…"}}`.
 
 use axum::Json;
-use axum::http::header::{CONNECTION, WWW_AUTHENTICATE};
+use axum::http::header::WWW_AUTHENTICATE;
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use lifecycle::{RegistryError, StoreError, VettingError};
@@ -96,10 +96,6 @@ impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let body = ErrorBody { error: ErrorDetail { code: self.code, message: self.message } };
         let mut response = (self.status, Json(body)).into_response();
-        if self.status == StatusCode::PAYLOAD_TOO_LARGE {
-            // The rest of the body is not read, so the connection cannot be used again. Clients have to know.
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
         if self.status == StatusCode::UNAUTHORIZED {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
