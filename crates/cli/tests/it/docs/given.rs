@@ -7,9 +7,12 @@ use detect::EventChange;
 use lifecycle::Store;
 use workload::Timestamp;
 
+use crate::{stdout_of, tracewise};
+
 pub fn make(what: &str, folder: &Path) -> Result<(), String> {
     match what {
         "a service that has reported two events" => events(&folder.join("data")),
+        "two hours of data and small candidates" => night(folder),
         other => return Err(format!("{other:?} cannot be given")),
     }
     Ok(())
@@ -38,4 +41,16 @@ fn events(data: &Path) {
         }
         store.close().await;
     });
+}
+
+/// The data of a service that can hold a competition, and settings with which that takes seconds.
+fn night(folder: &Path) {
+    let settings = "[detector.train]\nn_epochs = 2\n\n[serve.learning]\ncandidates = [\"ae\", \"pca\"]\nwarm_start = false\n\
+                    history = \"3h\"\n";
+    std::fs::write(folder.join("tracewise.toml"), settings).unwrap();
+    let start = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() - 9_000;
+    let mut simulate = tracewise();
+    simulate.args(["campaign", "simulate", "--campaigns", "train=3", "--hours", "0.75", "--nodes", "2"]);
+    simulate.args(["--threads", "16", "--seed", "5", "--start", &start.to_string(), "--into"]);
+    stdout_of(simulate.arg(folder.join("data/archive")));
 }
