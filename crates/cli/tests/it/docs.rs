@@ -152,6 +152,11 @@ impl Place {
                     let _ = write!(session, "cat >.settings.toml <<'END OF FILE'\n{text}END OF FILE\n");
                     session += "tracewise config check .settings.toml\n";
                 }
+                Action::CheckColumns { file, names } => {
+                    if self.programs().join("python3").exists() {
+                        let _ = writeln!(session, "python3 -c '{CHECK_COLUMNS}' {file} {}", names.join(" "));
+                    }
+                }
                 Action::Stop => session += "stop\n",
                 Action::Given { what } => given::make(what, self.folder.path())?,
                 Action::Skip { script, reason } => outcome.skipped.push((n_commands(script), reason.clone())),
@@ -224,6 +229,16 @@ impl Place {
         Err(format!("{why}; the last that was printed:\n{last}"))
     }
 }
+
+/// Compares the columns of a Parquet file with those that a page names.
+const CHECK_COLUMNS: &str = r#"
+import pyarrow.parquet, sys
+found = set(pyarrow.parquet.read_schema(sys.argv[1]).names)
+named = {name for name in sys.argv[2:] if not name.endswith("*")}
+begin = tuple(name[:-1] for name in sys.argv[2:] if name.endswith("*"))
+wrong = named - found | {name for name in found - named if not begin or not name.startswith(begin)}
+sys.exit(f"the page and {sys.argv[1]} differ in {sorted(wrong)}" if wrong else 0)
+"#;
 
 /// What every session begins with. A failure says at which line of the page it was.
 const PRELUDE: &str = r#"set -eu -o pipefail

@@ -11,6 +11,7 @@
 //! | `<!-- on n001 and n002 -->` | is run on two nodes |
 //! | `<!-- fails -->` | ends with an error, as the text says |
 //! | `<!-- may fail: REASON -->` | ends with an error on some machines |
+//! | `<!-- columns: FILE -->` | is a table that has to name the columns of a Parquet file |
 //! | `<!-- given: WHAT -->` | is about something that a reader has and a test does not: [`super::given`] |
 
 use std::path::Path;
@@ -32,6 +33,8 @@ pub enum Action {
     Write { name: String, text: String },
     /// Settings that have to be valid.
     CheckSettings { text: String },
+    /// A table whose first column has to name the columns of a Parquet file. A name that ends with `*` is a beginning.
+    CheckColumns { file: String, names: Vec<String> },
     /// Ends what was started last.
     Stop,
     /// Makes what a reader would have.
@@ -73,12 +76,20 @@ impl Page {
         let text = std::fs::read_to_string(path).map_err(|error| format!("{name}: {error}"))?;
         let mut steps = Vec::new();
         let mut marks = Marks::default();
-        let mut lines = text.lines().enumerate();
+        let mut lines = text.lines().enumerate().peekable();
         while let Some((at, line)) = lines.next() {
             let line_number = at + 1;
             let wrong = |what: &str| format!("{name}:{line_number}: {what}");
             if let Some(comment) = line.strip_prefix("<!-- ").and_then(|line| line.strip_suffix(" -->")) {
-                if let Some(action) = marks.take(comment).map_err(|what| wrong(&what))? {
+                if let Some(file) = comment.strip_prefix("columns: ") {
+                    let mut names = Vec::new();
+                    while let Some((_, row)) = lines.next_if(|(_, line)| line.starts_with('|')) {
+                        let cell = row.trim_start_matches('|').split('|').next().unwrap_or_default();
+                        names.extend(cell.split('`').skip(1).step_by(2).map(str::to_owned));
+                    }
+                    let action = Action::CheckColumns { file: file.to_owned(), names };
+                    steps.push(Step { line: line_number, action });
+                } else if let Some(action) = marks.take(comment).map_err(|what| wrong(&what))? {
                     steps.push(Step { line: line_number, action });
                 }
             } else if let Some(language) = line.strip_prefix("```") {
