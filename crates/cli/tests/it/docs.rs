@@ -49,6 +49,12 @@ impl Place {
         for name in CLONE {
             std::os::unix::fs::symlink(workspace().join(name), folder.path().join(name)).unwrap();
         }
+        // What settings on the pages name, and `tracewise config check` looks for.
+        for name in ["etc/webhook.key", "etc/oidc.secret", "run/.keep"] {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "secret\n").unwrap();
+        }
         let place = Self {
             folder,
             agents: [free_port(), free_port()],
