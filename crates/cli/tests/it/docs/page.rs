@@ -56,7 +56,6 @@ pub enum Ends {
 
 #[derive(Debug)]
 pub struct Page {
-    pub name: String,
     pub steps: Vec<Step>,
 }
 
@@ -114,7 +113,7 @@ impl Page {
                 }
             }
         }
-        Ok(Self { name: name.to_owned(), steps })
+        Ok(Self { steps })
     }
 }
 
