@@ -47,7 +47,8 @@ mod tests {
 
     /// Sessions of five jobs, with a pause after each.
     fn trace() -> Trace {
-        let mut text = "u_id,user,gpu_num,cpu_num,node_num,interval,run_time,wall_time,new_status\n".to_owned();
+        let mut text =
+            "u_id,user,gpu_num,cpu_num,node_num,interval,run_time,wall_time,new_status\n".to_owned();
         for job in 0..400 {
             let (user, nodes) = (job / 5 % 7, 1 + job / 5 % 3);
             let interval = if job % 5 == 0 { 600 + job % 90 } else { 5 };

@@ -22,8 +22,9 @@ fn documents(folder: &Path, found: &mut Vec<PathBuf>) {
 
 fn all_documents() -> Vec<PathBuf> {
     let root = workspace();
-    let mut found: Vec<PathBuf> =
-        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].map(|name| root.join(name)).to_vec();
+    let mut found: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+        .map(|name| root.join(name))
+        .to_vec();
     for folder in ["docs", "deploy", "examples"] {
         documents(&root.join(folder), &mut found);
     }
@@ -98,8 +99,11 @@ fn every_link_leads_somewhere() {
                 continue;
             }
             let (file, anchor) = link.split_once('#').unwrap_or((&link, ""));
-            let target =
-                if file.is_empty() { document.clone() } else { normal(&document.with_file_name("").join(file)) };
+            let target = if file.is_empty() {
+                document.clone()
+            } else {
+                normal(&document.with_file_name("").join(file))
+            };
             let has_anchor = anchor.is_empty()
                 || std::fs::read_to_string(&target).is_ok_and(|text| anchors(&text).contains(anchor));
             if !target.exists() || !has_anchor {

@@ -80,7 +80,8 @@ impl Place {
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         };
         // Pages use the ports that programs have by default; here they get ports that are free.
-        let demo = format!("[ \"$1\" = demo ] && exec {tracewise:?} \"$@\" --no-open --port {}", self.service);
+        let demo =
+            format!("[ \"$1\" = demo ] && exec {tracewise:?} \"$@\" --no-open --port {}", self.service);
         script("tracewise", &format!("{demo}\nexec {tracewise:?} \"$@\""));
         let listen = format!("127.0.0.1:{}", self.agents[0]);
         script(
@@ -132,7 +133,9 @@ impl Place {
             let _ = writeln!(session, "at={}", step.line);
             match &step.action {
                 Action::Run { script, ends, nodes, needs } => {
-                    if let Some(program) = needs.as_ref().filter(|program| !self.programs().join(program).exists()) {
+                    if let Some(program) =
+                        needs.as_ref().filter(|program| !self.programs().join(program).exists())
+                    {
                         outcome.skipped.push((n_commands(script), format!("{program} is not installed")));
                         continue;
                     }
@@ -145,7 +148,11 @@ impl Place {
                         continue;
                     }
                     outcome.n_run += 1;
-                    let _ = write!(session, "python3 - <<'END OF PROGRAM'\n{}END OF PROGRAM\n", self.here(program));
+                    let _ = write!(
+                        session,
+                        "python3 - <<'END OF PROGRAM'\n{}END OF PROGRAM\n",
+                        self.here(program)
+                    );
                 }
                 Action::Write { name, text } => {
                     let name = self.here(name);
@@ -174,7 +181,10 @@ impl Place {
     fn run(&self, script: &str, ends: Ends, nodes: &[&str]) -> String {
         match ends {
             Ends::WithError => {
-                return format!("if (\n{}); then echo 'it should have failed'; exit 1; fi\n", self.here(script));
+                return format!(
+                    "if (\n{}); then echo 'it should have failed'; exit 1; fi\n",
+                    self.here(script)
+                );
             }
             Ends::WithEither => return format!("(\n{}) || true\n", self.here(script)),
             Ends::WithSuccess | Ends::WithCtrlC => {}
@@ -182,7 +192,9 @@ impl Place {
         let nodes = if nodes.is_empty() { &["n001"] } else { nodes };
         let mut session = String::new();
         for (node, agent) in nodes.iter().zip(self.agents) {
-            let script = script.replace("=:9742", &format!("=127.0.0.1:{agent}")).replace("n001:9742", &format!("{node}:9742"));
+            let script = script
+                .replace("=:9742", &format!("=127.0.0.1:{agent}"))
+                .replace("n001:9742", &format!("{node}:9742"));
             let script = self.here(&script);
             if ends == Ends::WithSuccess {
                 session += &script;
@@ -193,11 +205,16 @@ impl Place {
             let port = match command.split_whitespace().next() {
                 Some("tracewise-agent") if !command.contains("unix:") => Some(agent),
                 Some("prometheus") => Some(self.prometheus),
-                Some("tracewise") if command.contains(" serve") || command.contains(" demo") => Some(self.service),
+                Some("tracewise") if command.contains(" serve") || command.contains(" demo") => {
+                    Some(self.service)
+                }
                 _ => None,
             };
             let port = port.map_or("-".into(), |port| port.to_string());
-            let _ = writeln!(session, "export NODE={node}\nbegin {port} <<'END OF COMMAND'\nexec {command}\nEND OF COMMAND");
+            let _ = writeln!(
+                session,
+                "export NODE={node}\nbegin {port} <<'END OF COMMAND'\nexec {command}\nEND OF COMMAND"
+            );
         }
         session
     }
@@ -231,7 +248,8 @@ impl Place {
         let log = std::fs::read_to_string(log).unwrap_or_default();
         let last: Vec<&str> = log.lines().rev().take(40).collect();
         let last = last.into_iter().rev().collect::<Vec<_>>().join("\n");
-        let why = if ended.is_none() { format!("it did not end within {PATIENCE:?}") } else { "it failed".into() };
+        let why =
+            if ended.is_none() { format!("it did not end within {PATIENCE:?}") } else { "it failed".into() };
         Err(format!("{why}; the last that was printed:\n{last}"))
     }
 }
@@ -320,7 +338,8 @@ fn every_command_in_the_documentation_runs() {
     }
     // For one page: TRACEWISE_DOCS_PAGE=jobs.md
     let only = std::env::var("TRACEWISE_DOCS_PAGE").unwrap_or_default();
-    let pages: Vec<PathBuf> = pages().into_iter().filter(|path| path.ends_with(&only) || only.is_empty()).collect();
+    let pages: Vec<PathBuf> =
+        pages().into_iter().filter(|path| path.ends_with(&only) || only.is_empty()).collect();
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..N_AT_ONCE {
@@ -341,12 +360,14 @@ fn every_command_in_the_documentation_runs() {
         let skipped: usize = outcome.skipped.iter().map(|(n_commands, _)| n_commands).sum();
         (n_run, n_skipped) = (n_run + outcome.n_run, n_skipped + skipped);
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let _ = writeln!(report, "{name}: {} run, {skipped} not run, {:.0} s", outcome.n_run, took.as_secs_f64());
+        let _ =
+            writeln!(report, "{name}: {} run, {skipped} not run, {:.0} s", outcome.n_run, took.as_secs_f64());
         for (n_commands, reason) in &outcome.skipped {
             let _ = writeln!(report, "    {n_commands} not run: {reason}");
         }
     }
-    let total = format!("documentation: {n_run} commands run, {n_skipped} not run; see target/docs-commands.txt\n");
+    let total =
+        format!("documentation: {n_run} commands run, {n_skipped} not run; see target/docs-commands.txt\n");
     std::fs::write(workspace().join("target/docs-commands.txt"), format!("{report}\n{total}")).unwrap();
     // Shown also if the test succeeds.
     std::io::stderr().write_all(total.as_bytes()).unwrap();

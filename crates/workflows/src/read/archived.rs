@@ -54,7 +54,11 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Recording> {
 }
 
 /// Writes one file below a directory. Returns its path inside of the archive.
-fn unpack(directory: &Path, name: &Path, content: &mut impl io::Read) -> std::result::Result<PathBuf, String> {
+fn unpack(
+    directory: &Path,
+    name: &Path,
+    content: &mut impl io::Read,
+) -> std::result::Result<PathBuf, String> {
     let mut inside = PathBuf::new();
     for part in name.components() {
         match part {

@@ -31,7 +31,13 @@ fn events(data: &Path) {
     let campaigns = "train=1,validation=1,test=1";
     simulate(&["--campaigns", campaigns, "--nodes", "2", "--threads", "8"], monday * DAY, &archive);
     let model = data.join("model");
-    stdout_of(tracewise().args(["detect", "train", "--detector", "pca", "--data"]).arg(&archive).arg("--out").arg(&model));
+    stdout_of(
+        tracewise()
+            .args(["detect", "train", "--detector", "pca", "--data"])
+            .arg(&archive)
+            .arg("--out")
+            .arg(&model),
+    );
     let add = ["--name", MODEL, "--promote", "the first model", "--data"];
     stdout_of(tracewise().args(["models", "add"]).arg(&model).args(add).arg(data));
     let find = ["detect", "events", "--json", "--set", "test", "--data"];

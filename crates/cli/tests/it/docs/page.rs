@@ -158,11 +158,16 @@ impl Marks {
             "python" => Action::Python { program: text },
             "toml" => Action::CheckSettings { text },
             "json" => {
-                serde_json::from_str::<serde_json::Value>(&text).map_err(|error| format!("it is not JSON: {error}"))?;
+                serde_json::from_str::<serde_json::Value>(&text)
+                    .map_err(|error| format!("it is not JSON: {error}"))?;
                 return Ok(None);
             }
             "text" | "yaml" | "csv" | "promql" | "rust" | "ini" => return Ok(None),
-            other => return Err(format!("a block of {other:?} is not run; use sh, python, toml, json, yaml, csv, ini or text")),
+            other => {
+                return Err(format!(
+                    "a block of {other:?} is not run; use sh, python, toml, json, yaml, csv, ini or text"
+                ));
+            }
         }))
     }
 }
@@ -191,7 +196,8 @@ mod tests {
 
     #[test]
     fn a_block_is_not_left_out_without_a_reason() {
-        let page = read("<!-- not run: needs systemd -->\n```sh\na \\\n  b\n# c\nd\n```\n```sh\ne\n```\n").unwrap();
+        let page =
+            read("<!-- not run: needs systemd -->\n```sh\na \\\n  b\n# c\nd\n```\n```sh\ne\n```\n").unwrap();
         let skipped = matches!(&page.steps[0].action, Action::Skip { script, .. } if n_commands(script) == 2);
         assert!(skipped && matches!(page.steps[1].action, Action::Run { .. }));
         for (bad, complaint) in [
