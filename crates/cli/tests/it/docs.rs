@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(240);
 /// Pages that are followed at the same time.
 const N_AT_ONCE: usize = 3;
 /// What a page may use of the repository: a reader has a clone of it.
-const CLONE: [&str; 5] = ["crates", "deploy", "docs", "examples", "fixtures"];
+const CLONE: [&str; 3] = ["deploy", "examples", "fixtures"];
 
 /// What was run, and what was not.
 #[derive(Debug, Default, Clone)]
@@ -47,7 +47,7 @@ impl Place {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         for name in CLONE {
-            std::os::unix::fs::symlink(workspace().join(name), folder.path().join(name)).unwrap();
+            copy(&workspace().join(name), &folder.path().join(name));
         }
         // What settings on the pages name, and `tracewise config check` looks for.
         for name in ["etc/webhook.key", "etc/oidc.secret", "run/.keep"] {
@@ -148,21 +148,18 @@ impl Place {
                         continue;
                     }
                     outcome.n_run += 1;
-                    let _ = write!(
-                        session,
-                        "python3 - <<'END OF PROGRAM'\n{}END OF PROGRAM\n",
-                        self.here(program)
-                    );
+                    let program = self.here(program);
+                    let _ = writeln!(session, "python3 - <<'END OF PROGRAM'\n{program}END OF PROGRAM");
                 }
                 Action::Write { name, text } => {
                     let name = self.here(name);
-                    let _ = write!(session, "mkdir -p \"$(dirname {name})\"\n");
-                    let _ = write!(session, "cat >{name} <<'END OF FILE'\n{}END OF FILE\n", self.here(text));
+                    let _ = writeln!(session, "mkdir -p \"$(dirname {name})\"");
+                    let _ = writeln!(session, "cat >{name} <<'END OF FILE'\n{}END OF FILE", self.here(text));
                 }
                 Action::CheckSettings { text } => {
                     outcome.n_run += 1;
                     let text = self.here(text);
-                    let _ = write!(session, "cat >.settings.toml <<'END OF FILE'\n{text}END OF FILE\n");
+                    let _ = writeln!(session, "cat >.settings.toml <<'END OF FILE'\n{text}END OF FILE");
                     session += "tracewise config check .settings.toml\n";
                 }
                 Action::CheckColumns { file, names } => {
@@ -292,6 +289,19 @@ stop() {
 }
 "#;
 
+/// Copies a directory, so that a page cannot change the repository.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let (path, name) = entry.map(|entry| (entry.path(), entry.file_name())).unwrap();
+        match path.is_dir() {
+            true if name == "node_modules" || name == "__pycache__" => {}
+            true => copy(&path, &to.join(name)),
+            false => drop(std::fs::copy(&path, to.join(name)).unwrap()),
+        }
+    }
+}
+
 /// Whether a child has succeeded; none if it does not end.
 fn wait(child: &mut Child) -> Option<bool> {
     let begin = Instant::now();
@@ -312,7 +322,7 @@ fn pages() -> Vec<PathBuf> {
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "md"))
         .collect();
-    pages.extend(["README.md", "CONTRIBUTING.md", "deploy/README.md"].map(|name| root.join(name)));
+    pages.extend(["README.md", "CONTRIBUTING.md"].map(|name| root.join(name)));
     pages.sort();
     pages
 }

@@ -70,13 +70,13 @@ fn unpack(
     if inside.components().count() > MAX_DEPTH {
         return Err("a path in the archive is too deep".into());
     }
-    let target = directory.join(&inside);
-    let written = (|| {
-        target.parent().map_or(Ok(()), fs::create_dir_all)?;
-        io::copy(content, &mut File::create(&target)?).map(drop)
-    })();
-    written.map_err(|error: io::Error| error.to_string())?;
+    write(&directory.join(&inside), content).map_err(|error| error.to_string())?;
     Ok(inside)
+}
+
+fn write(target: &Path, content: &mut impl io::Read) -> io::Result<()> {
+    target.parent().map_or(Ok(()), fs::create_dir_all)?;
+    io::copy(content, &mut File::create(target)?).map(drop)
 }
 
 /// Remembers the directory of a workflow's log if it is further out than the one that was found before.

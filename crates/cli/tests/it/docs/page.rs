@@ -107,10 +107,8 @@ impl Page {
                 }
             } else if line.trim_start().starts_with("```") {
                 return Err(wrong("an indented block is not run; begin it at the margin"));
-            } else if !line.trim().is_empty() {
-                if !marks.is_empty() {
-                    return Err(wrong("a comment about a block has to be right before it"));
-                }
+            } else if !line.trim().is_empty() && !marks.is_empty() {
+                return Err(wrong("a comment about a block has to be right before it"));
             }
         }
         Ok(Self { steps })
@@ -153,6 +151,13 @@ impl Marks {
         if let Some(name) = self.file {
             return Ok(Some(Action::Write { name, text }));
         }
+        if language == "sh"
+            && let Some(word) = changes_the_machine(&text)
+        {
+            return Err(format!(
+                "{word:?} changes the machine of whoever runs the tests: mark the block as not run"
+            ));
+        }
         Ok(Some(match language {
             "sh" => Action::Run { script: text, ends: self.ends, nodes: self.nodes, needs: self.needs },
             "python" => Action::Python { program: text },
@@ -170,6 +175,34 @@ impl Marks {
             }
         }))
     }
+}
+
+/// What a script has that changes more than its own directory. A test may run as root.
+fn changes_the_machine(script: &str) -> Option<&'static str> {
+    const PROGRAMS: [&str; 14] = [
+        "sudo",
+        "systemctl",
+        "systemd-run",
+        "systemd-sysusers",
+        "systemd-tmpfiles",
+        "apt",
+        "apt-get",
+        "dnf",
+        "yum",
+        "dpkg",
+        "rpm",
+        "install",
+        "mount",
+        "editor",
+    ];
+    const PLACES: [&str; 5] = ["/usr/", "/etc/", "/var/", "/opt/", "~/"];
+    // These become directories of the test.
+    let own = script.replace("/etc/tracewise", "").replace("/var/lib/tracewise", "");
+    let runs = |program: &str| {
+        own.split(['\n', ';', '|', '&', '(']).any(|part| part.split_whitespace().next() == Some(program))
+    };
+    let place = PLACES.iter().find(|place| own.contains(**place));
+    place.or_else(|| PROGRAMS.iter().find(|program| runs(program))).copied()
 }
 
 /// The number of commands of a script: its lines, without comments and continuations.
@@ -208,6 +241,8 @@ mod tests {
             ("- list\n  ```sh\n  a\n  ```\n", "indented"),
             ("```bash\na\n```\n", "is not run"),
             ("```sh\na\n", "no end"),
+            ("```sh\ntrue && systemctl stop a\n```\n", "changes the machine"),
+            ("```sh\ncp a /etc/grafana\n```\n", "changes the machine"),
         ] {
             let error = read(bad).unwrap_err();
             assert!(error.contains(complaint), "{bad:?}: {error}");
