@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run agent test fuzz lint sbom fmt bench evaluate clean
+.PHONY: docs help run agent test fuzz lint sbom fmt bench evaluate clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 20
@@ -16,6 +16,9 @@ test: ## Install the servers that tests use, run all tests and print a summary
 
 fuzz: ## Fuzz every reader of input for one minute
 	scripts/fuzz 60
+
+docs: ## Build the documentation as a site with a search: target/book/html
+	scripts/docs
 
 lint: ## Check formatting, lints, and licences and sources of dependencies
 	cargo fmt --all --check

@@ -193,3 +193,29 @@ impl FromArgMatches for Switches {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_reference_of_flags_is_current() {
+        let help = Args::command().term_width(110).render_long_help().to_string();
+        let help: Vec<&str> = help.trim_end().lines().map(str::trim_end).collect();
+        let text = format!(
+            "# Flags of the agent\n\nGenerated from the program; a test checks that it is current. `tracewise-agent --help` \
+             prints the same. [The agent](agent.md) explains them.\n\n```text\n{}\n```\n",
+            help.join("\n")
+        );
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent-flags.md");
+        if std::fs::read_to_string(path).unwrap_or_default() != text {
+            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
+                std::fs::write(path, text).unwrap();
+            } else {
+                panic!("docs/agent-flags.md is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
+            }
+        }
+    }
+}

@@ -6,6 +6,8 @@ mod campaign;
 mod detect;
 mod jobs;
 mod learning;
+#[cfg(test)]
+mod reference;
 mod serve;
 mod workflows;
 

@@ -8,6 +8,7 @@ mod commands;
 mod crash;
 mod demo;
 mod detect;
+mod docs;
 mod jobs;
 mod learn;
 mod models;

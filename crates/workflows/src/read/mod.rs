@@ -1,5 +1,6 @@
 //! Readers of workflow runs. The first bytes of a file decide which reader is used.
 
+mod archived;
 pub mod dag;
 pub mod dagman;
 pub mod event_log;
@@ -116,7 +117,7 @@ impl Format {
     }
 }
 
-/// Reads a file or a submit directory. Only a database can contain several runs.
+/// Reads a file, a submit directory, or a tar archive of one. Only a database can contain several runs.
 pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
     if path.is_dir() {
         return submit_directory::read(path, limits).map(|one| vec![one]);
@@ -128,11 +129,14 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
     if first.is_empty() {
         return Err(Error::file(path, "the file is empty"));
     }
+    if archived::is_archive(&first) {
+        return archived::read(path, limits).map(|one| vec![one]);
+    }
     let format = Format::of(&first).ok_or_else(|| {
         Error::file(
             path,
             "unknown format: expected a FlowBench table, jobstate.log, *.dagman.out, an HTCondor event log, a stampede \
-             database, WfFormat or Nextflow's trace.txt",
+             database, WfFormat, Nextflow's trace.txt, or a tar archive of a submit directory",
         )
     })?;
     let name = name_of(path);

@@ -1,6 +1,6 @@
 //! Readers of logs: complete, growing and damaged files.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -276,4 +276,51 @@ fn damaged_files_give_one_line_and_the_rest_is_read() {
         "{:?}",
         recording.warnings
     );
+}
+
+/// A tar archive of files, by their names in it.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in files {
+        let mut header = tar::Header::new_gnu();
+        // Names that the library would refuse to write.
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(content.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        builder.append(&header, *content).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+#[test]
+fn a_submit_directory_in_an_archive_is_read_as_it_is_without_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run0001.tar");
+    let mut builder = tar::Builder::new(File::create(&path).unwrap());
+    builder.append_dir_all("submit/run0001", fixture("submit")).unwrap();
+    builder.into_inner().unwrap();
+    let expected = read_one(&fixture("submit"), &Limits::default()).unwrap();
+    assert!(read_one(&path, &Limits::default()).unwrap() == expected);
+    let compressed = folder.path().join("run0001.tar.zst");
+    fs::write(&compressed, zstd::encode_all(&*fs::read(&path).unwrap(), 0).unwrap()).unwrap();
+    assert!(read_one(&compressed, &Limits::default()).unwrap() == expected);
+}
+
+#[test]
+fn an_archive_without_a_run_or_with_paths_that_lead_out_of_it_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("odd.tar");
+    let log = fs::read(fixture("submit/jobstate.log")).unwrap();
+    for (files, complaint) in [
+        (vec![("readme.txt", &b"nothing"[..])], "no submit directory in the archive"),
+        (vec![("../jobstate.log", &log[..])], "leads out of it"),
+        (vec![("/jobstate.log", &log[..])], "leads out of it"),
+        (vec![("run/jobstate.log", &b""[..])], "no submitted task"),
+    ] {
+        fs::write(&path, archive(&files)).unwrap();
+        let error = read_one(&path, &Limits::default()).unwrap_err().to_string();
+        assert!(error.contains(complaint) && !error.contains('\n'), "{error}");
+    }
+    assert!(!folder.path().parent().unwrap().join("jobstate.log").exists());
 }
