@@ -30,7 +30,6 @@ fn main() -> anyhow::Result<()> {
         }
         let into = folder.join("man");
         std::fs::create_dir_all(&into)?;
-        command = command.disable_help_subcommand(true);
         command.build();
         write_pages(&command, section, &into)?;
     }
@@ -40,7 +39,8 @@ fn main() -> anyhow::Result<()> {
 /// Writes the page of a command and those of its subcommands.
 fn write_pages(command: &Command, section: &str, into: &Path) -> std::io::Result<()> {
     Man::new(command.clone()).section(section).manual("Tracewise").generate_to(into)?;
-    let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+    // Completions add a command `help`, which needs no page.
+    let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help");
     for command in shown {
         write_pages(command, section, into)?;
     }
