@@ -8,15 +8,22 @@ use agent::node::Collector;
 use agent::remote_write::Protocol;
 use agent::web::listener::ListenAddress;
 use clap::{Arg, ArgAction, ArgMatches, Args as ClapArgs, Command, FromArgMatches, Parser, Subcommand};
-use reqwest::Url;
+use url::Url;
 use workload::NodeName;
 use workload::units::{parse_bytes, parse_duration};
+
+/// `make agent` and packages set this to the version with the commit. A build script would know the commit in every build, but
+/// this crate is also a library, and all that use it would be compiled again after each commit.
+const VERSION: &str = match option_env!("TRACEWISE_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};
 
 /// Exposes the CPU time of every hardware thread, and the job that owns it, to Prometheus
 #[derive(Debug, Parser)]
 #[command(
     name = "tracewise-agent",
-    version,
+    version = VERSION,
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
@@ -41,6 +48,12 @@ pub enum AgentCommand {
         /// Print as JSON
         #[arg(long)]
         json: bool,
+    },
+    /// Ask a running agent whether it is healthy; exit code 1 if it is not
+    Health {
+        /// What to ask
+        #[arg(long, default_value = "http://127.0.0.1:9742/healthz")]
+        url: Url,
     },
 }
 

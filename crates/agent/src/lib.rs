@@ -10,6 +10,8 @@ pub mod cpu;
 pub mod cpuset;
 pub mod doctor;
 pub mod exposition;
+#[cfg(feature = "serve")]
+pub mod health;
 pub mod kernel;
 pub mod load;
 pub mod memory;

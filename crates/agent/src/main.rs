@@ -15,11 +15,12 @@ use agent::web::Server;
 use agent::web::config::WebConfig;
 use agent::web::listener::Listener;
 use agent::web::places::Limits;
-use agent::{doctor, hostname};
+use agent::{doctor, health, hostname};
 use anyhow::{Context, bail};
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use url::Url;
 use workload::Stop;
 use workload::{Millis, NodeName};
 
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match args.command {
         Some(AgentCommand::Doctor { roots, json }) => examine(&roots, json),
+        Some(AgentCommand::Health { url }) => ask(url),
         None => serve(args.serve).map(|()| ExitCode::SUCCESS),
     };
     done.unwrap_or_else(|error| {
@@ -46,6 +48,11 @@ fn examine(roots: &Roots, json: bool) -> anyhow::Result<ExitCode> {
     let text = if json { format!("{:#}\n", report.as_json()) } else { report.to_string() };
     std::io::stdout().write_all(text.as_bytes())?;
     Ok(if report.advice.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn ask(url: Url) -> anyhow::Result<ExitCode> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(health::check(url))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn serve(args: ServeArgs) -> anyhow::Result<()> {

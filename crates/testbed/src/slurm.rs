@@ -19,6 +19,11 @@ pub struct Slurm {
 impl Slurm {
     /// `None` after [`skip`] where Slurm is not installed, or the kernel does not let it work.
     pub fn start(n_cpus: usize) -> Option<Self> {
+        Self::start_with(n_cpus, "")
+    }
+
+    /// The same, with further lines of `slurm.conf`.
+    pub fn start_with(n_cpus: usize, settings: &str) -> Option<Self> {
         let root = program("slurm/usr/sbin/slurmd")?.ancestors().nth(3).unwrap().to_owned();
         let is_root = rustix::process::geteuid().is_root();
         let cpuset = Path::new(CGROUPS).join("cpuset");
@@ -31,7 +36,7 @@ impl Slurm {
         let folder = tempfile::tempdir().unwrap();
         let (ctld_port, slurmd_port) = (free_port(), free_port());
         let node = format!("tw{slurmd_port}");
-        write_configuration(folder.path(), &root, &node, n_cpus, (ctld_port, slurmd_port));
+        write_configuration(folder.path(), &root, &node, n_cpus, (ctld_port, slurmd_port), settings);
         let arguments = |daemon: &str, more: &[String]| {
             let mut arguments = environment(folder.path(), &root);
             arguments.push(root.join("usr/sbin").join(daemon).display().to_string());
@@ -125,7 +130,14 @@ fn environment(folder: &Path, root: &Path) -> Vec<String> {
     ]
 }
 
-fn write_configuration(folder: &Path, root: &Path, node: &str, n_cpus: usize, ports: (u16, u16)) {
+fn write_configuration(
+    folder: &Path,
+    root: &Path,
+    node: &str,
+    n_cpus: usize,
+    ports: (u16, u16),
+    settings: &str,
+) {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let (here, plugins) = (folder.display(), root.join("usr/lib/x86_64-linux-gnu/slurm-wlm"));
     let text = format!(
@@ -137,7 +149,7 @@ fn write_configuration(folder: &Path, root: &Path, node: &str, n_cpus: usize, po
          SelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\nMpiDefault=none\n\
          AccountingStorageType=accounting_storage/none\nJobAcctGatherType=jobacct_gather/none\n\
          ReturnToService=2\nNodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={} CPUs={n_cpus} \
-         RealMemory=500 State=UNKNOWN\nPartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+         RealMemory=500 State=UNKNOWN\nPartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n{settings}\n",
         ports.0,
         plugins.display(),
         ports.1,

@@ -32,6 +32,10 @@ fn a_page_for_people_says_what_there_is() {
         assert!(text.contains(part), "{text}");
     }
     assert_eq!(http::get(agent.port, "/healthz", &[]).text(), "ok\n");
+    assert_eq!(health(agent.port), (Some(0), String::new()));
+    let (code, said) = health(testbed::free_port());
+    assert_eq!(code, Some(1));
+    assert!(said.contains("does not respond: Connection refused"), "{said}");
     assert_eq!(http::get(agent.port, "/nothing", &[]).status, 404);
     assert_eq!(http::request(agent.port, "POST", "/metrics", "x").0, 405);
 }
@@ -51,6 +55,9 @@ fn a_node_that_cannot_be_read_is_not_healthy() {
     });
     assert_eq!(answer.status, 503);
     assert!(answer.text().contains("stat: No such file"), "{}", answer.text());
+    let (code, said) = health(agent.port);
+    assert_eq!(code, Some(1));
+    assert!(said.contains("503 Service Unavailable: ") && said.contains("stat: No such file"), "{said}");
     assert!(http::get(agent.port, "/metrics", &[]).text().contains("collector=\"cpu\"} 0"));
 }
 
@@ -65,6 +72,7 @@ fn passwords_are_asked_for_and_can_be_changed_while_it_runs() {
     };
     let stranger = http::get(agent.port, "/metrics", &[]);
     assert_eq!(stranger.status, 401);
+    assert_eq!(health(agent.port), (Some(0), String::new()), "it responds, so it is well");
     assert!(stranger.headers.contains("www-authenticate: basic") && !stranger.text().contains("tracewise_"));
     assert_eq!(status("prometheus", "secret"), 200);
     assert_eq!(status("prometheus", "secret"), 200);
@@ -201,6 +209,14 @@ fn the_help_is_as_it_is_documented() {
     };
     insta::assert_snapshot!("help", help(&["--help"]));
     insta::assert_snapshot!("help-doctor", help(&["doctor", "--help"]));
+    insta::assert_snapshot!("help-health", help(&["health", "--help"]));
+}
+
+/// The exit code of `tracewise-agent health`, and what it says.
+fn health(port: u16) -> (Option<i32>, String) {
+    let url = format!("--url=http://127.0.0.1:{port}/healthz");
+    let output = Command::new(program()).args(["health", &url]).output().unwrap();
+    (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub use jobs::{
     CompareTracesArgs, InspectArgs, JobsCommand, Reading, ReplayTraceArgs, SampleArgs, TrainGeneratorArgs,
 };
 pub use learning::{ExcludeCommand, LearnCommand, NightArgs, RehearseArgs, ReviewArgs, TrainOn};
-pub use serve::{DemoArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
+pub use serve::{DemoArgs, HealthArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
     ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
@@ -48,7 +48,7 @@ const TIMES: &str =
 #[derive(Debug, Parser)]
 #[command(
     name = "tracewise",
-    version,
+    version = env!("TRACEWISE_VERSION"),
     propagate_version = true,
     after_help = "\
 Examples:
@@ -93,6 +93,8 @@ pub enum Command {
     Serve(ServeArgs),
     /// Run the service with a simulated cluster, to see what it does
     Demo(DemoArgs),
+    /// Ask a running service whether it is healthy; exit code 1 if it is not
+    Health(HealthArgs),
     /// List, compare, promote and roll back the models of the service
     #[command(subcommand)]
     Models(ModelsCommand),

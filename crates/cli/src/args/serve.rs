@@ -1,10 +1,11 @@
-//! Arguments of `tracewise serve`, `tracewise models`, `tracewise token` and `tracewise demo`.
+//! Arguments of `tracewise serve`, `tracewise health`, `tracewise models`, `tracewise token` and `tracewise demo`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
 use lifecycle::Role;
+use url::Url;
 use workload::{NodeName, Timestamp};
 
 use crate::times::parse_time;
@@ -27,6 +28,17 @@ pub struct ServeArgs {
     /// An agent to read, such as n001:9742; may be repeated
     #[arg(long = "agent", value_name = "ADDRESS")]
     pub agents: Vec<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "For health checks of containers, which have no curl.\n\nExamples:
+    tracewise health
+    tracewise health --url https://tracewise.example.org/readyz")]
+pub struct HealthArgs {
+    /// What to ask: /healthz for the process, /readyz also for the metadata store [default: /healthz at serve.listen of the
+    /// configuration]
+    #[arg(long)]
+    pub url: Option<Url>,
 }
 
 /// Where the service keeps its state.

@@ -30,6 +30,7 @@ pub fn run(args: Args) -> anyhow::Result<ExitCode> {
         Command::Detect(command) => detect::run(command, file),
         Command::Serve(args) => serve::run(&args, file),
         Command::Demo(args) => serve::demo::run(&args),
+        Command::Health(args) => serve::health::run(args, file),
         Command::Review(args) => serve::review::run(&args, &Config::load(file)?),
         Command::Learn(command) => serve::learn::run(command, &Config::load(file)?),
         Command::Exclude(command) => serve::exclude::run(command, &Config::load(file)?),

@@ -334,3 +334,17 @@ fn the_configuration_is_shown_checked_and_exemplified() {
     assert!(complaint.contains("line 3") && complaint.contains("adress"), "{complaint}");
     assert_eq!(complaint.lines().count(), 1);
 }
+
+#[test]
+fn settings_for_packages_containers_and_kubernetes_are_valid() {
+    for file in ["systemd/tracewise.toml", "container/config/tracewise.toml", "kubernetes/tracewise.toml"] {
+        let file = testbed::workspace().join("deploy").join(file);
+        stdout_of(tracewise().args(["config", "check"]).arg(&file).env("PGPASSWORD", "x"));
+    }
+}
+
+#[test]
+fn the_version_is_that_of_the_package() {
+    let version = concat!("tracewise ", env!("CARGO_PKG_VERSION"));
+    assert!(stdout_of(tracewise().arg("--version")).starts_with(version));
+}

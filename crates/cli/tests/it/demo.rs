@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use agent::node::{Collector, Node, NodeSettings};
@@ -26,6 +26,8 @@ const PATIENCE: Duration = Duration::from_secs(480);
 struct Demo {
     child: Child,
     port: u16,
+    /// What it has told people so far.
+    notes: Arc<Mutex<Vec<String>>>,
     _data: tempfile::TempDir,
 }
 
@@ -35,7 +37,7 @@ impl Demo {
         let options = ["--nodes", "3", "--threads", "16", "--no-open", "--port", &port.to_string()];
         let mut command = tracewise();
         command.arg("demo").args(options).arg("--data").arg(data.path().join("data"));
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let begin = Instant::now();
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
@@ -44,7 +46,12 @@ impl Demo {
         assert!(begin.elapsed() < Duration::from_secs(10), "the page answers within 10 s");
         // Read everything that it prints later, so that it never waits for a reader.
         std::thread::spawn(move || output.lines().map_while(Result::ok).for_each(drop));
-        Self { child, port, _data: data }
+        let notes = Arc::new(Mutex::new(Vec::new()));
+        let (lines, into) = (BufReader::new(child.stderr.take().unwrap()).lines(), notes.clone());
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).for_each(|line| into.lock().unwrap().push(line))
+        });
+        Self { child, port, notes, _data: data }
     }
 
     fn url(&self) -> String {
@@ -62,6 +69,19 @@ impl Demo {
             let state = self.get("/api/v1/cluster");
             assert!(begin.elapsed() < PATIENCE, "there is no event yet: {state}");
             std::thread::sleep(Duration::from_secs(1));
+        }
+        let phases = testbed::eventually("the time to the first event", || {
+            let notes = self.notes.lock().unwrap();
+            let phases = notes.iter().filter_map(|line| line.strip_prefix("== ")?.split_once(": "));
+            let phases: Vec<(String, String)> =
+                phases.map(|(name, time)| (name.into(), time.into())).collect();
+            (phases.len() == 4).then_some(phases)
+        });
+        let names: Vec<&str> = phases.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["history", "first model", "first score", "first event"]);
+        for (name, time) in &phases {
+            let seconds: u64 = time.split_once(" s (").and_then(|(number, _)| number.parse().ok()).unwrap();
+            assert!(seconds < PATIENCE.as_secs(), "{name}: {time}");
         }
     }
 }

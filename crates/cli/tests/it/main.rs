@@ -17,6 +17,7 @@ mod prometheus;
 mod s3;
 mod safety;
 mod serve;
+mod slurm_scripts;
 mod workflows;
 
 use std::collections::BTreeMap;

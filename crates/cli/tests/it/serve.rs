@@ -114,6 +114,26 @@ fn a_service_killed_at_random_points_keeps_everything_that_it_acknowledged() {
     assert!(acknowledged.len() > 50, "{} were acknowledged", acknowledged.len());
 }
 
+#[test]
+fn a_service_is_asked_whether_it_is_healthy_where_it_listens() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("tracewise.toml");
+    let health = |more: &[&str]| {
+        let output = tracewise().arg("health").args(more).arg("--config").arg(&config).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    std::fs::write(&config, "").unwrap();
+    let process = Process::start(folder.path(), Some(&config));
+    std::fs::write(&config, format!("[serve]\nlisten = \"127.0.0.1:{}\"\n", process.port)).unwrap();
+    assert_eq!(health(&[]), (Some(0), String::new()));
+    let missing = format!("http://127.0.0.1:{}/missing", process.port);
+    let (code, said) = health(&["--url", &missing]);
+    assert!(code == Some(1) && said.contains("404 Not Found"), "{said}");
+    process.stop();
+    let (code, said) = health(&[]);
+    assert!(code == Some(1) && said.contains("does not respond: Connection refused"), "{said}");
+}
+
 /// Kills a process after a while.
 fn kill_after(child: &Child, pause: Duration) -> std::thread::JoinHandle<()> {
     let pid = rustix::process::Pid::from_child(child);

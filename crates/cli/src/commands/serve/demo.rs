@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use ::archive::{Archive, Settings};
 use ::serve::{ServeSettings, Service, Simulation};
@@ -11,6 +11,7 @@ use anyhow::Context;
 use campaign::simulate::schedule::{ClusterSettings, Variation};
 use campaign::simulate::{CampaignCount, into_archive, recorded_model};
 use detect::DetectorConfig;
+use tokio::task::JoinHandle;
 use workload::{Control, Millis, Set, Stop, Timestamp};
 
 use super::{Signals, runtime, until_stopped, url};
@@ -27,6 +28,8 @@ const HISTORY: [CampaignCount; 3] = [
     CampaignCount { set: Set::Validation, count: 1 },
     CampaignCount { set: Set::Test, count: 1 },
 ];
+/// How often it is looked whether a phase is over.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
 /// Jobs of the live cluster are numbered from here on, those of the history below.
 const FIRST_LIVE_JOB: u64 = 100_000;
 /// Fewer windows than by default, so that the first model is ready within a minute.
@@ -64,10 +67,11 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<ExitCode> {
         let stop = Stop::default();
         let history = history(args, now, stop.clone());
         let printing = tokio::spawn(print_events(running.service.clone()));
+        let phases = tokio::spawn(print_phases(running.service.clone(), history));
         let finished = until_stopped(running, signals, || Ok(settings.clone())).await;
         printing.abort();
         stop.now();
-        let _ = history.await;
+        let _ = phases.await;
         finished
     })
 }
@@ -89,6 +93,37 @@ async fn print_events(service: Arc<Service>) -> anyhow::Result<()> {
     }
 }
 
+/// Whether a phase is over.
+type IsOver = fn(&Service) -> bool;
+
+/// Prints how long it takes from the start to the first event, phase by phase.
+async fn print_phases(service: Arc<Service>, history: JoinHandle<()>) {
+    let begin = Instant::now();
+    let mut phase = begin;
+    let mut end = |name: &str| {
+        let total = begin.elapsed().as_secs_f64();
+        eprint_note(&format!("== {name}: {:.0} s ({total:.0} s in all)", phase.elapsed().as_secs_f64()));
+        phase = Instant::now();
+    };
+    let _ = history.await;
+    end("history");
+    let mut stop = service.stop.clone();
+    let phases: [(&str, IsOver); 3] = [
+        ("first model", |service| service.scoring.model().is_some()),
+        ("first score", |service| service.scoring.time().is_some()),
+        ("first event", |service| *service.last_change.borrow() > 0),
+    ];
+    for (name, is_over) in phases {
+        while !is_over(&service) {
+            tokio::select! {
+                _ = stop.changed() => return,
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+        }
+        end(name);
+    }
+}
+
 fn cluster(args: &DemoArgs, start: Timestamp, first_job: u64) -> ClusterSettings {
     ClusterSettings {
         n_nodes: args.nodes,
@@ -106,7 +141,7 @@ fn cluster(args: &DemoArgs, start: Timestamp, first_job: u64) -> ClusterSettings
 }
 
 /// Simulates what happened before the start.
-fn history(args: &DemoArgs, now: Timestamp, stop: Stop) -> tokio::task::JoinHandle<()> {
+fn history(args: &DemoArgs, now: Timestamp, stop: Stop) -> JoinHandle<()> {
     let n_campaigns: usize = HISTORY.iter().map(|campaigns| campaigns.count).sum();
     let length = Millis::from_seconds((n_campaigns as u64 * CAMPAIGN_HOURS * 3_600) as i64 + 1);
     let settings = cluster(args, now - length, 1);

@@ -2,6 +2,7 @@
 
 pub mod demo;
 pub mod exclude;
+pub mod health;
 pub mod learn;
 pub mod models;
 pub mod rehearse;
