@@ -5,7 +5,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 fn main() -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../ui/dist");
+    // Not `env!`: a target directory may have been moved since this program was compiled.
+    let manifest = std::env::var_os("CARGO_MANIFEST_DIR")
+        .ok_or_else(|| io::Error::other("CARGO_MANIFEST_DIR is not set"))?;
+    let folder = Path::new(&manifest).join("../../ui/dist");
     println!("cargo:rerun-if-changed={}", folder.display());
     let mut files = Vec::new();
     find(&folder, &mut files)?;
