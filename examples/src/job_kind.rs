@@ -10,7 +10,7 @@ use campaign::jobs::{JobError, JobSpec, Until};
 /// How long it computes between two checkpoints.
 const COMPUTE: Duration = Duration::from_secs(5);
 const CHECKPOINT_BYTES: u64 = 64 << 20;
-const BLOCK: [u8; 1 << 20] = [7; 1 << 20];
+static BLOCK: [u8; 1 << 20] = [7; 1 << 20];
 
 /// Runs until `until` is over, and leaves nothing in its scratch directory.
 pub fn run(spec: &JobSpec, until: &Until) -> Result<(), JobError> {
