@@ -222,13 +222,6 @@ mod tests {
              prints the same. [The agent](agent.md) explains them.\n\n```text\n{}\n```\n",
             help.join("\n")
         );
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/agent-flags.md");
-        if std::fs::read_to_string(path).unwrap_or_default() != text {
-            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
-                std::fs::write(path, text).unwrap();
-            } else {
-                panic!("docs/agent-flags.md is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
-            }
-        }
+        testbed::check_document("agent-flags.md", &text);
     }
 }

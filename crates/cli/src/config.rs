@@ -302,15 +302,7 @@ mod tests {
 
     #[test]
     fn the_reference_in_the_repository_is_current() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/settings.md");
-        let current = reference();
-        if std::fs::read_to_string(path).unwrap_or_default() != current {
-            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
-                std::fs::write(path, current).unwrap();
-            } else {
-                panic!("docs/settings.md is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
-            }
-        }
+        testbed::check_document("settings.md", &reference());
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::usage::JobUsage;
 use crate::window::{ThreadWindow, WindowBatch};
 
 /// A kind with fewer windows has no region.
-const MIN_WINDOWS: usize = 10;
+pub const MIN_KIND_WINDOWS: usize = 10;
 /// The fraction of a kind's windows that its region contains.
 const REGION_FRACTION: f64 = 0.95;
 /// The softmax temperatures that are tried; the one with the lowest held-out cross entropy is used.
@@ -263,7 +263,7 @@ fn regions(points: &[&LabelledPoint]) -> Vec<Region> {
     for point in points {
         by_kind.entry(&point.kind).or_default().push(&point.features);
     }
-    let enough = by_kind.into_iter().filter(|(_, points)| points.len() >= MIN_WINDOWS);
+    let enough = by_kind.into_iter().filter(|(_, points)| points.len() >= MIN_KIND_WINDOWS);
     enough.map(|(kind, points)| Region::fit(kind, &points, &std_devs)).collect()
 }
 

@@ -61,7 +61,7 @@ pub use event_windows::{EventWindow, event_windows};
 pub use evidence::{Confirmation, Evidence, Subject};
 pub use explain::{ChannelError, Explanation, FeatureDeviation, explain_reconstruction};
 pub use follow::ArchiveFollower;
-pub use kind_classifier::{KindClassifier, KindMatch, LabelledPoint, Reliability};
+pub use kind_classifier::{KindClassifier, KindMatch, LabelledPoint, MIN_KIND_WINDOWS, Reliability};
 pub use library::Library;
 pub use monitor::Monitor;
 pub use ranking::{RankedWindow, Ranking};

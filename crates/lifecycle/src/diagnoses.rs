@@ -17,8 +17,6 @@ use crate::tokens::to_json;
 
 /// The fewest windows that somebody may select.
 pub const MIN_DIAGNOSED: usize = 3;
-/// With fewer points, a kind has no region in the embedding space.
-pub(crate) const MIN_POINTS: usize = 10;
 /// Windows are read with this many strides per length, so that a few selected windows have enough points.
 const STRIDES: usize = 4;
 /// The campaign of the labels that follow from diagnoses.

@@ -8,14 +8,14 @@ use std::ops::ControlFlow;
 
 use archive::Archive;
 use detect::{
-    EventSubject, EventWindow, KnownJobs, LabelledPoint, Library, Reading, Scope, Span, TrainedDetector,
-    event_windows,
+    EventSubject, EventWindow, KnownJobs, LabelledPoint, Library, MIN_KIND_WINDOWS, Reading, Scope, Span,
+    TrainedDetector, event_windows,
 };
 use workload::{Control, JobId, Label, Millis, Set, Timestamp};
 
 use crate::acceptance::{AcceptedRegion, AcceptedScope, NotAccepted};
 use crate::competition::{spans_of, whole_job};
-use crate::diagnoses::{self, Diagnosis, MIN_POINTS, NewDiagnosis};
+use crate::diagnoses::{self, Diagnosis, NewDiagnosis};
 use crate::events::RecordedEvent;
 use crate::registry::{Registry, RegistryError};
 use crate::store::{Store, StoreError};
@@ -44,7 +44,7 @@ pub enum VettingError {
     #[error("only an anomaly has a kind")]
     Kind,
     #[error(
-        "a diagnosis needs {MIN_POINTS} windows of jobs, and the archive has {found} at the selected times"
+        "a diagnosis needs {MIN_KIND_WINDOWS} windows of jobs, and the archive has {found} at the selected times"
     )]
     FewWindows { found: usize },
 }
@@ -135,7 +135,7 @@ impl Vetting<'_> {
         let NewDiagnosis { kind, window_length, windows, .. } = new;
         let (detector, archive) = (&champion.detector, self.archive);
         let points = diagnoses::points(kind, windows, *window_length, detector, archive, self.control)?;
-        if points.len() < MIN_POINTS {
+        if points.len() < MIN_KIND_WINDOWS {
             return Err(VettingError::FewWindows { found: points.len() });
         }
         Ok(self.store.add_diagnosis(new, now).await?)

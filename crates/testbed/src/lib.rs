@@ -32,6 +32,18 @@ pub fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// Compares a generated file in `docs` with what it should be; writes it if TRACEWISE_UPDATE_DOCS is set.
+pub fn check_document(name: &str, current: &str) {
+    let path = workspace().join("docs").join(name);
+    if std::fs::read_to_string(&path).unwrap_or_default() != current {
+        if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
+            std::fs::write(path, current).unwrap();
+        } else {
+            panic!("docs/{name} is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
+        }
+    }
+}
+
 fn components() -> PathBuf {
     std::env::var_os("TRACEWISE_TEST_COMPONENTS")
         .map_or_else(|| workspace().join("target/components"), PathBuf::from)

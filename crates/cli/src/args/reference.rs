@@ -26,12 +26,5 @@ fn the_reference_of_commands_is_current() {
          same.\n"
             .to_owned();
     describe(&command, "tracewise", &mut text);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/cli.md");
-    if std::fs::read_to_string(path).unwrap_or_default() != text {
-        if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
-            std::fs::write(path, text).unwrap();
-        } else {
-            panic!("docs/cli.md is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
-        }
-    }
+    testbed::check_document("cli.md", &text);
 }

@@ -279,6 +279,6 @@ mod tests {
 
     #[test]
     fn the_reference_in_the_repository_is_current() {
-        crate::http::tests::check_document("serve-reference.md", &crate::http::tests::reference(&table()));
+        testbed::check_document("serve-reference.md", &crate::http::tests::reference(&table()));
     }
 }

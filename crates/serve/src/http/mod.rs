@@ -291,19 +291,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_document_in_the_repository_is_current() {
-        check_document("openapi.json", &openapi());
-    }
-
-    /// Compares a file in `docs` with what it should be, or writes it.
-    pub fn check_document(name: &str, current: &str) {
-        let path = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
-        if std::fs::read_to_string(&path).unwrap_or_default() != current {
-            if std::env::var_os("TRACEWISE_UPDATE_DOCS").is_some() {
-                std::fs::write(path, current).unwrap();
-            } else {
-                panic!("docs/{name} is not current; run the tests with TRACEWISE_UPDATE_DOCS=1");
-            }
-        }
+        testbed::check_document("openapi.json", &openapi());
     }
 
     /// The reference of routes and metrics.
