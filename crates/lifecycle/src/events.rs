@@ -10,9 +10,10 @@ use sqlx::any::AnyRow;
 use sqlx::{Any, Connection, Row, Transaction};
 use workload::{JobId, NodeName, Timestamp};
 
+use crate::regions::{hiding, in_force};
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
-use crate::verdicts::{Standing, hiding, in_force};
+use crate::verdicts::Standing;
 
 /// The most events that are compared with one.
 const MAX_COMPARED: i64 = 10_000;

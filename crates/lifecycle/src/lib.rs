@@ -8,10 +8,12 @@ mod cadence;
 mod competition;
 mod deliveries;
 mod diagnoses;
+mod differences;
 mod drift;
 mod events;
 mod exclusions;
 mod policy;
+mod regions;
 mod registry;
 mod schema;
 mod shadow;
@@ -29,16 +31,16 @@ pub use competition::{
     NightTimings, OnAnomalies, Plan,
 };
 pub use diagnoses::{DiagnosedWindow, Diagnosis, MIN_DIAGNOSED, NewDiagnosis};
+pub use differences::Difference;
 pub use drift::{Distance, Drift};
 pub use events::{EventFilter, EventPage, RecordedChange, RecordedEvent, SimilarEvent};
 pub use exclusions::Exclusion;
 pub use policy::{Decision, Figures, Policy};
-pub use registry::{Alias, Difference, Loaded, ModelVersion, Move, Promotion, Registry, RegistryError};
+pub use regions::RegionInForce;
+pub use registry::{Alias, Loaded, ModelVersion, Move, Promotion, Registry, RegistryError};
 pub use shadow::{ShadowFigures, ShadowOutcome, is_same_event, judge_shadow};
 pub use silences::Silence;
 pub use store::{Store, StoreError};
 pub use tokens::{NewToken, Role, Secret, Session, Token};
-pub use verdicts::{
-    Answer, NewVerdict, RegionInForce, Standing, VETTED, Verdict, VettedEvent, VettingFigures,
-};
+pub use verdicts::{Answer, NewVerdict, Standing, VETTED, Verdict, VettedEvent, VettingFigures};
 pub use vetting::{KnownPoints, Preview, Vetting, VettingError};

@@ -8,10 +8,11 @@ use workload::{Millis, Timestamp};
 
 use crate::competition::{LONGEST_EVENT, NightSettings};
 use crate::events::parsed;
+use crate::regions::{hiding, in_force};
 use crate::registry::{Alias, Promotion, Registry, RegistryError};
 use crate::store::{Store, StoreError};
 use crate::tokens::to_json;
-use crate::verdicts::{Standing, VettedEvent, hiding, in_force};
+use crate::verdicts::{Standing, VettedEvent};
 
 /// Events that begin within this time are about the same thing.
 const SAME_WITHIN: Millis = Millis(600_000);
