@@ -1,6 +1,7 @@
 //! A rehearsal: simulated days through the code of the service, with the clock as a parameter. Events are recorded, a
 //! scripted administrator gives verdicts, and models compete every night.
 
+mod administrator;
 pub mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,15 +17,14 @@ use detect::{
     Subject, TrainedDetector, ValidConfig,
 };
 use lifecycle::{
-    AcceptedScope, Answer, Distance, KnownPoints, NewVerdict, NightError, NightSettings, Plan, RecordedEvent,
-    Registry, RegistryError, Store, StoreError, Vetting, VettingError,
+    Distance, KnownPoints, NightError, NightSettings, Plan, RecordedEvent, Registry, RegistryError, Store,
+    StoreError, Vetting, VettingError,
 };
-use rand::{RngExt, SeedableRng};
-use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 use workload::label::family;
-use workload::{Control, JobId, Label, Millis, NodeName, Set, Timestamp};
+use workload::{Control, Label, Millis, Set, Timestamp};
 
+use self::administrator::{Administrator, Scored};
 use crate::scoring::stronger;
 
 /// The first day begins on a Monday morning.
@@ -38,17 +38,10 @@ const NEW_KIND: &str = "mpi-steady";
 const CHANGE: [f32; 3] = [0.0, 0.25, 0.5];
 /// How often verdicts are applied again to events that are open, as in the service.
 const APPLY_EVERY: Millis = Millis(60_000);
-/// How long the administrator takes.
-const VERDICT_AFTER: Millis = Millis(900_000);
-/// How long similar events stay hidden.
-const ACCEPTED_FOR: Millis = Millis(30 * Millis::DAY.0);
 /// An anomaly counts if it lasts at least for so many windows.
 const DETECTABLE_WINDOWS: i64 = 3;
 /// Within so many windows an event is in time.
 const PROMPT_WINDOWS: i64 = 2;
-/// More changes than there are at a time.
-const MAX_CHANGES: i64 = 1_000;
-const ADMINISTRATOR: &str = "administrator";
 const COMPETITION: &str = "competition";
 
 #[derive(Debug, thiserror::Error)]
@@ -181,13 +174,7 @@ pub fn rehearse(
         runtime: runtime.clone(),
         control,
     };
-    let mut administrator = Administrator {
-        rng: Xoshiro256PlusPlus::seed_from_u64(settings.seed ^ 0x6164_6d69),
-        error_rate: settings.error_rate,
-        waiting: Vec::new(),
-        last_change: 0,
-        has_accepted_new_kind: false,
-    };
+    let mut administrator = Administrator::new(settings.seed, settings.error_rate);
     let mut open: Vec<Event> = Vec::new();
     let mut days = Vec::new();
     for number in 1..=settings.n_days {
@@ -426,114 +413,5 @@ impl Stage<'_> {
         delays.sort_by(f64::total_cmp);
         day.median_delay = delays.get(delays.len() / 2).copied();
         Ok(())
-    }
-}
-
-/// A day that is scored.
-struct Scored<'a> {
-    version: &'a str,
-    detector: &'a TrainedDetector,
-    span: Span,
-    labels: Vec<Label>,
-}
-
-impl Scored<'_> {
-    fn label(&self, job: &JobId) -> Option<&Label> {
-        self.labels.iter().find(|label| label.job == *job)
-    }
-
-    /// Whether an anomalous job runs on a node, or anywhere, in a time.
-    fn is_disturbed(&self, node: Option<&NodeName>, from: Timestamp, to: Timestamp) -> bool {
-        let mut anomalous = self.labels.iter().filter(|label| label.is_anomalous());
-        anomalous
-            .any(|label| label.start < to && label.end > from && node.is_none_or(|node| label.node == *node))
-    }
-
-    /// The anomalous job that explains an event: one of its jobs, or one that ran on its nodes.
-    fn explanation(&self, event: &Event) -> Option<&Label> {
-        let of_jobs = event.jobs.iter().filter_map(|job| self.label(job)).find(|label| label.is_anomalous());
-        of_jobs.or_else(|| {
-            let end = event.end.unwrap_or(event.opened);
-            let overlaps = |label: &Label| label.start < end && label.end > event.start;
-            let is_there = |label: &Label| event.nodes.contains(&label.node) || event.node.is_none();
-            let is_wide = event.subject != detect::EventSubject::Job;
-            self.labels
-                .iter()
-                .find(|label| is_wide && label.is_anomalous() && overlaps(label) && is_there(label))
-        })
-    }
-}
-
-/// Gives verdicts by the labels of a simulation, sometimes wrong ones.
-struct Administrator {
-    rng: Xoshiro256PlusPlus,
-    error_rate: f64,
-    /// Events, and when they are answered.
-    waiting: Vec<(Timestamp, String)>,
-    /// The number of the last change of events that was noticed.
-    last_change: i64,
-    has_accepted_new_kind: bool,
-}
-
-impl Administrator {
-    /// Notices the events that were opened, or that no verdict hides any more.
-    fn listen(&mut self, stage: &Stage<'_>, now: Timestamp) -> Result<(), RehearsalError> {
-        for change in stage.runtime.block_on(stage.store.changes_after(self.last_change, MAX_CHANGES))? {
-            self.last_change = change.number;
-            if matches!(change.what.as_str(), "opened" | "shown") {
-                self.waiting.push((now + VERDICT_AFTER, change.event.id));
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers what is due. Returns whether an anomaly was confirmed.
-    fn answer(
-        &mut self,
-        stage: &Stage<'_>,
-        scored: &Scored<'_>,
-        now: Timestamp,
-        day: &mut Day,
-    ) -> Result<bool, RehearsalError> {
-        let (due, waiting) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(time, _)| *time <= now);
-        self.waiting = waiting;
-        let mut has_anomaly = false;
-        for (time, id) in due {
-            let Some(recorded) = stage.runtime.block_on(stage.store.event(&id))? else { continue };
-            let is_answered = !stage.runtime.block_on(stage.store.verdicts_of(&id))?.is_empty();
-            if recorded.hidden_by.is_some() || is_answered {
-                continue;
-            }
-            let explanation = scored.explanation(&recorded.event);
-            let is_new_kind =
-                |job: &JobId| scored.label(job).is_some_and(|label| family(&label.kind) == NEW_KIND);
-            let is_of_new_kind =
-                explanation.is_none() && recorded.event.jobs.first().is_some_and(is_new_kind);
-            day.new_kind_events[usize::from(self.has_accepted_new_kind)] += usize::from(is_of_new_kind);
-            let is_wrong = self.rng.random_bool(self.error_rate);
-            let is_anomaly = explanation.is_some() != is_wrong;
-            let kind = explanation.map_or("other", |label| family(&label.kind));
-            let verdict = NewVerdict {
-                event: id,
-                answer: if is_anomaly { Answer::Anomaly } else { Answer::Normal },
-                kind: is_anomaly.then(|| kind.to_owned()),
-                comment: String::new(),
-                actor: ADMINISTRATOR.into(),
-                scope: AcceptedScope::Cluster,
-                expires: time + ACCEPTED_FOR,
-            };
-            match stage.runtime.block_on(stage.vetting().give(&verdict, time)) {
-                Ok(_) => {
-                    day.verdicts += 1;
-                    day.wrong_verdicts += usize::from(is_wrong);
-                    has_anomaly |= is_anomaly;
-                    self.has_accepted_new_kind |= is_of_new_kind && !is_anomaly;
-                }
-                Err(VettingError::NotAccepted { .. }) => day.refused_verdicts += 1,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Ok(has_anomaly)
     }
 }
