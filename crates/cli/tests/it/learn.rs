@@ -171,8 +171,9 @@ fn a_full_disk_leaves_the_champion_as_it_was() {
     // Either the model or the metadata store has no room.
     let is_named = ["space", "full", "metadata store"].iter().any(|reason| complaint.contains(reason));
     assert!(is_named, "{complaint}");
-    assert!(night.history().is_empty());
+    // Looking into the store needs some room as well.
     std::fs::remove_file(filler).unwrap();
+    assert!(night.history().is_empty());
     let held = json_of(&mut night.command(&["learn", "tonight", "--json"]));
     let champion = json_of(&mut night.command(&["models", "show", "--json"]));
     assert_eq!((&champion["model"]["version"], night.n_models()), (&held["winner"], 1));
