@@ -202,7 +202,7 @@ impl Snapshot {
     }
 
     /// The job readings of a node within a part of the selection, sorted by time.
-    pub(crate) fn job_readings_between(
+    pub fn job_readings_between(
         &self,
         node: &NodeName,
         from: Timestamp,
@@ -217,7 +217,10 @@ impl Snapshot {
             let read = files[file].read_jobs(&self.store, group);
             rows.rows.extend(or_left_out(&self.store, read)?.rows);
         }
-        for segment in &self.segments {
+        let overlaps = |segment: &&SegmentIndex| {
+            segment.bounds(node).is_none_or(|(first, last)| first < *to && last >= *from)
+        };
+        for segment in self.segments.iter().filter(overlaps) {
             rows.rows.extend(segment.read_node(node)?.into_iter().flat_map(|rows| rows.jobs.rows));
         }
         let mut rows = rows.sorted().rows;

@@ -63,17 +63,6 @@ impl Diagnosis {
         self.windows.iter().map(|window| &window.job).collect()
     }
 
-    /// The time of each job from its first to its last window.
-    pub fn spans(&self) -> BTreeMap<&JobId, (Timestamp, Timestamp)> {
-        let mut spans: BTreeMap<&JobId, (Timestamp, Timestamp)> = BTreeMap::new();
-        for window in &self.windows {
-            let end = window.start + self.window_length;
-            let span = spans.entry(&window.job).or_insert((window.start, end));
-            *span = (span.0.min(window.start), span.1.max(end));
-        }
-        spans
-    }
-
     /// The labels of its jobs.
     pub(crate) fn labels(&self) -> Vec<Label> {
         let mut by_job: BTreeMap<(&JobId, &NodeName), Vec<&DiagnosedWindow>> = BTreeMap::new();
@@ -252,14 +241,8 @@ mod tests {
     }
 
     #[test]
-    fn a_diagnosis_is_about_a_time_of_each_job_and_labels_it() {
+    fn a_diagnosis_labels_its_jobs() {
         let diagnosis = diagnosis();
-        let spans: Vec<(&str, i64, i64)> = diagnosis
-            .spans()
-            .into_iter()
-            .map(|(job, (from, to))| (job.as_str(), from.0 / 1_000, to.0 / 1_000))
-            .collect();
-        assert_eq!(spans, [("a", 60, 300), ("b", 600, 660)]);
         let labels = diagnosis.labels();
         assert_eq!(labels.len(), 2);
         assert_eq!((labels[0].job.as_str(), labels[0].threads.len()), ("a", 2));

@@ -126,6 +126,7 @@ impl Vetting<'_> {
                 regions.push((model, region));
             }
         }
+        self.check()?;
         Ok(self.store.give_verdict(new, &regions, now).await?)
     }
 
@@ -138,6 +139,7 @@ impl Vetting<'_> {
         if points.len() < MIN_KIND_WINDOWS {
             return Err(VettingError::FewWindows { found: points.len() });
         }
+        self.check()?;
         Ok(self.store.add_diagnosis(new, now).await?)
     }
 
@@ -242,6 +244,11 @@ impl Vetting<'_> {
         })?;
         let every = points.len().div_ceil(MAX_NORMAL).max(1);
         Ok(points.into_iter().step_by(every).collect())
+    }
+
+    /// Nothing is recorded for somebody who does not wait for the answer any more.
+    fn check(&self) -> Result<(), VettingError> {
+        Ok(self.control.check().map_err(archive::Error::from)?)
     }
 
     async fn event(&self, id: &str) -> Result<RecordedEvent, VettingError> {

@@ -14,6 +14,7 @@ mod job_traces;
 pub mod learning;
 mod live;
 pub mod mlflow;
+mod modelling;
 mod models;
 mod notify;
 mod operations;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use archive::{Archive, Selection};
-use workload::{JobId, JobReading, NodeName, Pressure, Timestamp};
+use workload::{JobId, JobReading, Millis, NodeName, Pressure, Timestamp};
 
 /// What is asked for.
 #[derive(Debug, Clone)]
@@ -29,7 +29,7 @@ pub struct UsageMoment {
 }
 
 /// A job on the node.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct UsageOfJob {
     /// What the job may use; absent without a limit.
     pub memory_limit_bytes: Option<u64>,
@@ -44,96 +44,133 @@ pub struct NodeUsage {
     pub jobs: BTreeMap<JobId, UsageOfJob>,
 }
 
-/// Reads what the control groups of jobs used.
+/// Reads what the control groups of jobs used, hour by hour.
 pub fn usage(archive: &Archive, query: &UsageQuery) -> archive::Result<NodeUsage> {
     let selection =
-        Selection { node: Some(query.node.clone()), from: query.from, to: query.to, ..Selection::default() };
+        Selection { node: Some(query.node.clone()), job: query.job.clone(), from: query.from, to: query.to };
     let snapshot = archive.snapshot(selection)?;
-    let mut by_job: BTreeMap<JobId, Vec<(Timestamp, JobReading)>> = BTreeMap::new();
-    for (time, reading) in snapshot.job_readings(&query.node)? {
-        if query.job.as_ref().is_none_or(|job| *job == reading.job) {
-            by_job.entry(reading.job.clone()).or_default().push((time, reading));
+    let mut reduction = Reduction::new(query);
+    for hour in snapshot.hours_with_readings() {
+        for (time, reading) in snapshot.job_readings_between(&query.node, hour, hour + Millis::HOUR)? {
+            reduction.add(time, &reading);
         }
     }
-    let readings = by_job.values().flatten();
-    let memory_bytes = readings.filter_map(|(_, reading)| reading.node_memory_bytes).max();
-    let jobs = by_job.into_iter().map(|(job, readings)| (job, of_job(readings, query.max_points)));
-    Ok(NodeUsage { memory_bytes, jobs: jobs.collect() })
+    Ok(reduction.found)
 }
 
-fn of_job(mut readings: Vec<(Timestamp, JobReading)>, max_points: usize) -> UsageOfJob {
-    readings.sort_by_key(|(time, _)| *time);
-    let mut moments = Vec::with_capacity(readings.len());
-    let mut before: Option<&(Timestamp, JobReading)> = None;
-    for one in &readings {
-        let waited = |pressure: fn(&JobReading) -> Pressure| {
-            let (then, earlier) = before?;
-            let elapsed = (one.0 - *then).as_seconds();
-            let waited = pressure(&one.1).some_usec?.checked_sub(pressure(earlier).some_usec?)?;
+/// Reduces readings, which come in order, to a few moments of each job.
+struct Reduction {
+    from: Timestamp,
+    /// The time that shares a moment.
+    step: Millis,
+    found: NodeUsage,
+    before: BTreeMap<JobId, Waited>,
+}
+
+/// When a job was read last, and for how long its tasks had waited by then.
+struct Waited {
+    time: Timestamp,
+    usec: [Option<u64>; 3],
+}
+
+impl Reduction {
+    fn new(query: &UsageQuery) -> Self {
+        let UsageQuery { from, to, max_points, .. } = *query;
+        let step = ((to - from).0.max(1) as u64).div_ceil(max_points.max(1) as u64);
+        Self { from, step: Millis(step as i64), found: NodeUsage::default(), before: BTreeMap::new() }
+    }
+
+    fn add(&mut self, time: Timestamp, reading: &JobReading) {
+        let some_usec = |pressure: &Pressure| pressure.some_usec;
+        let usec = [&reading.cpu_pressure, &reading.memory_pressure, &reading.io_pressure].map(some_usec);
+        let before = self.before.insert(reading.job.clone(), Waited { time, usec });
+        let waited = |of: usize| {
+            let before = before.as_ref()?;
+            let elapsed = (time - before.time).as_seconds();
+            let waited = usec[of]?.checked_sub(before.usec[of]?)?;
             (elapsed > 0.0).then(|| (waited as f64 / 1e6 / elapsed).min(1.0))
         };
-        moments.push(UsageMoment {
-            time: one.0,
-            memory_bytes: one.1.memory_bytes,
-            cpu_pressure: waited(|reading| reading.cpu_pressure),
-            memory_pressure: waited(|reading| reading.memory_pressure),
-            io_pressure: waited(|reading| reading.io_pressure),
-        });
-        before = Some(one);
+        let new = UsageMoment {
+            time,
+            memory_bytes: reading.memory_bytes,
+            cpu_pressure: waited(0),
+            memory_pressure: waited(1),
+            io_pressure: waited(2),
+        };
+        self.found.memory_bytes = self.found.memory_bytes.max(reading.node_memory_bytes);
+        let of_job = self.found.jobs.entry(reading.job.clone()).or_default();
+        of_job.memory_limit_bytes = reading.memory_limit_bytes.or(of_job.memory_limit_bytes);
+        let (from, step) = (self.from, self.step);
+        let share = |time: Timestamp| (time - from).0 / step.0;
+        match of_job.moments.last_mut().filter(|last| share(last.time) == share(time)) {
+            Some(last) => last.merge(&new),
+            None => of_job.moments.push(new),
+        }
     }
-    let limit = readings.iter().rev().find_map(|(_, reading)| reading.memory_limit_bytes);
-    UsageOfJob { memory_limit_bytes: limit, moments: reduced(&moments, max_points) }
 }
 
-/// At most so many moments, each with the largest values of those that it stands for.
-fn reduced(moments: &[UsageMoment], max_points: usize) -> Vec<UsageMoment> {
-    let n_each = moments.len().div_ceil(max_points.max(1)).max(1);
-    let largest = |stretch: &[UsageMoment]| {
-        let fraction = |of: fn(&UsageMoment) -> Option<f64>| stretch.iter().filter_map(of).reduce(f64::max);
-        Some(UsageMoment {
-            time: stretch.last()?.time,
-            memory_bytes: stretch.iter().filter_map(|one| one.memory_bytes).max(),
-            cpu_pressure: fraction(|one| one.cpu_pressure),
-            memory_pressure: fraction(|one| one.memory_pressure),
-            io_pressure: fraction(|one| one.io_pressure),
-        })
-    };
-    moments.chunks(n_each).filter_map(largest).collect()
+impl UsageMoment {
+    /// Takes the largest values of both.
+    fn merge(&mut self, later: &Self) {
+        let larger = |a: Option<f64>, b: Option<f64>| a.into_iter().chain(b).reduce(f64::max);
+        *self = Self {
+            time: later.time,
+            memory_bytes: self.memory_bytes.max(later.memory_bytes),
+            cpu_pressure: larger(self.cpu_pressure, later.cpu_pressure),
+            memory_pressure: larger(self.memory_pressure, later.memory_pressure),
+            io_pressure: larger(self.io_pressure, later.io_pressure),
+        };
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn reading(second: i64, bytes: u64, waited_usec: Option<u64>) -> (Timestamp, JobReading) {
-        let reading = JobReading {
+    fn reading(bytes: u64, waited_usec: Option<u64>) -> JobReading {
+        JobReading {
             memory_bytes: Some(bytes),
             io_pressure: Pressure { some_usec: waited_usec, full_usec: None },
             ..JobReading::empty(JobId::new("1").unwrap())
+        }
+    }
+
+    fn reduced(seconds: i64, max_points: usize, readings: &[(i64, JobReading)]) -> Vec<UsageMoment> {
+        let query = UsageQuery {
+            node: NodeName::new("n1").unwrap(),
+            from: Timestamp(0),
+            to: Timestamp::from_seconds(seconds),
+            job: None,
+            max_points,
         };
-        (Timestamp::from_seconds(second), reading)
+        let mut reduction = Reduction::new(&query);
+        for (second, reading) in readings {
+            reduction.add(Timestamp::from_seconds(*second), reading);
+        }
+        reduction.found.jobs.into_values().next().unwrap().moments
     }
 
     #[test]
     fn pressure_is_the_time_waited_between_two_readings() {
-        let readings = vec![
-            reading(20, 7, Some(6_000_000)),
-            reading(0, 5, Some(1_000_000)),
-            reading(10, 9, Some(1_000_000)),
+        let readings = [
+            (0, reading(5, Some(1_000_000))),
+            (10, reading(9, Some(1_000_000))),
+            (20, reading(7, Some(6_000_000))),
             // The counter began again.
-            reading(30, 7, Some(0)),
+            (30, reading(7, Some(0))),
         ];
-        let found = of_job(readings, 100);
-        let io: Vec<Option<f64>> = found.moments.iter().map(|one| one.io_pressure).collect();
+        let found = reduced(40, 100, &readings);
+        let io: Vec<Option<f64>> = found.iter().map(|one| one.io_pressure).collect();
         assert_eq!(io, [None, Some(0.0), Some(0.5), None]);
-        assert!(found.moments.iter().all(|one| one.cpu_pressure.is_none()), "not recorded");
+        assert!(found.iter().all(|one| one.cpu_pressure.is_none()), "not recorded");
     }
 
     #[test]
     fn the_largest_values_of_a_stretch_are_kept() {
-        let readings: Vec<_> = (0..100).map(|at| reading(at, if at == 55 { 900 } else { 5 }, None)).collect();
-        let found = of_job(readings, 10);
-        assert_eq!(found.moments.len(), 10);
-        assert_eq!(found.moments.iter().filter(|one| one.memory_bytes == Some(900)).count(), 1);
+        let readings: Vec<_> =
+            (0..100).map(|at| (at, reading(if at == 55 { 900 } else { 5 }, None))).collect();
+        let found = reduced(100, 10, &readings);
+        assert_eq!(found.len(), 10);
+        assert_eq!(found.iter().filter(|one| one.memory_bytes == Some(900)).count(), 1);
     }
 }

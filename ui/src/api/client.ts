@@ -20,6 +20,11 @@ export class Unreachable extends Error {
   }
 }
 
+/** Whether a request may have had an effect although it failed. */
+export function isUncertain(error: unknown): boolean {
+  return error instanceof Unreachable || (error instanceof ApiError && error.code === 'timeout');
+}
+
 interface Listeners {
   unauthorized: () => void;
   answered: () => void;

@@ -1,5 +1,5 @@
 export * as api from './calls';
-export { ApiError, messageOf, Unreachable } from './client';
+export { ApiError, isUncertain, messageOf, Unreachable } from './client';
 export { serverClock } from './clock';
 export type * from './types';
 export type * from './operations';

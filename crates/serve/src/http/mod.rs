@@ -15,6 +15,7 @@ mod models;
 pub mod oidc;
 mod operations;
 mod page;
+pub mod queries;
 mod session;
 mod stored;
 mod threads;

@@ -3,13 +3,13 @@
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::Json;
 use axum::extract::State;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use workload::{Cpu, JobId, Millis, NodeName, Timestamp};
+use workload::{Cpu, JobId, Millis, NodeName, Stop, Timestamp};
 
 use super::api::time_of;
 use super::error::{ApiError, ErrorBody};
@@ -20,8 +20,6 @@ use crate::traces::{Moment, NodeTraces, TraceError, TraceQuery, traces};
 const DEFAULT_LENGTH: Millis = Millis(15 * 60_000);
 const DEFAULT_POINTS: usize = 300;
 const MAX_POINTS: usize = 5_000;
-/// How long a query waits for others to end.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -115,17 +113,11 @@ pub async fn threads(
         return Err(ApiError::bad_request(format!("points must be between 1 and {MAX_POINTS}")));
     }
     let wanted = TraceQuery { node: node.clone(), from, to, cpu: query.cpu.map(Cpu), max_points };
-    // Such a query reads files and computes for seconds, so there are few at a time.
-    let busy = || ApiError::unavailable("too many queries are running; try again");
-    let place = tokio::time::timeout(PATIENCE, service.queries.clone().acquire_owned()).await;
-    let place = place.ok().and_then(Result::ok).ok_or_else(busy)?;
     let (archive, model) = (service.archive.clone(), service.scoring.current_model());
-    let work = move || {
-        let _place = place;
-        traces(&archive, model.as_ref().map(|model| &*model.detector), &wanted)
+    let work = move |stop: &Stop| {
+        traces(&archive.with_stop(stop), model.as_ref().map(|model| &*model.detector), &wanted)
     };
-    let found =
-        tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::unavailable("the query failed"))?;
+    let found = service.queries.run(work).await?;
     let NodeTraces { channels, window, has_model, threads } = found.map_err(|error| match error {
         TraceError::TooMuch => ApiError::bad_request(error.to_string()),
         other => {

@@ -97,16 +97,9 @@ pub async fn node_usage(
     if !(1..=MAX_POINTS).contains(&max_points) {
         return Err(ApiError::bad_request(format!("points must be between 1 and {MAX_POINTS}")));
     }
-    let busy = |_| ApiError::unavailable("the service is stopping");
-    let place = service.queries.clone().acquire_owned().await.map_err(busy)?;
     let archive = service.archive.clone();
     let wanted = UsageQuery { node, from, to, job, max_points };
-    let work = move || {
-        let _place = place;
-        usage(&archive, &wanted)
-    };
-    let found =
-        tokio::task::spawn_blocking(work).await.map_err(|_| ApiError::unavailable("the query failed"))?;
+    let found = service.queries.run(move |stop| usage(&archive.with_stop(stop), &wanted)).await?;
     let NodeUsage { memory_bytes, jobs } = found.map_err(|error| {
         tracing::warn!("usage of {name}: {error}");
         ApiError::unavailable("the archive cannot be read; try again")

@@ -15,7 +15,7 @@ use lifecycle::{
 };
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
-use workload::{Control, Millis, NodeName, Timestamp};
+use workload::{Control, Millis, NodeName, Stop, Timestamp};
 
 use super::access::Client;
 use super::api::{List, Shared, seconds, time_of};
@@ -188,22 +188,20 @@ pub async fn give(
     Ok(Json(given.into()))
 }
 
-/// Runs what reads the archive in a thread that may wait.
+/// Runs what reads the archive in a thread that may wait. Nothing is recorded for a request that ended before.
 pub async fn vet<T: Send + 'static>(
     service: Arc<Service>,
     work: impl FnOnce(&Vetting<'_>, &tokio::runtime::Handle) -> Result<T, VettingError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let busy = |_| ApiError::unavailable("the service is stopping");
-    let place = service.queries.clone().acquire_owned().await.map_err(busy)?;
     let runtime = tokio::runtime::Handle::current();
-    let done = tokio::task::spawn_blocking(move || {
-        let Service { store, registry, archive, .. } = &*service;
-        let vetting = Vetting { store, registry, archive, uses_labels: true, control: Control::default() };
-        let done = work(&vetting, &runtime);
-        drop(place);
-        done
-    });
-    Ok(done.await.map_err(|_| ApiError::unavailable("the request failed"))??)
+    let worker = service.clone();
+    let work = move |stop: &Stop| {
+        let Service { store, registry, archive, .. } = &*worker;
+        let archive = &archive.with_stop(stop);
+        let control = Control::new(stop, &|_, _| {});
+        work(&Vetting { store, registry, archive, uses_labels: true, control }, &runtime)
+    };
+    Ok(service.vetting.run(work).await??)
 }
 
 /// Where events would be hidden.
