@@ -61,16 +61,26 @@ pub struct EmbeddingQuery {
 pub struct KnownKinds {
     /// Jobs whose kind is known, by label or by verdict.
     pub jobs: BTreeMap<JobId, KnownKind>,
-    /// Parts of jobs that diagnoses name.
+    /// Windows of jobs that diagnoses name.
     parts: BTreeMap<JobId, Vec<DiagnosedPart>>,
 }
 
-/// The time of a job that a diagnosis is about.
+/// A window that a diagnosis is about.
 #[derive(Debug)]
 struct DiagnosedPart {
-    from: Timestamp,
-    to: Timestamp,
+    node: NodeName,
+    cpu: u16,
+    start: Timestamp,
+    /// Other windows of the thread are the same if they begin at most so much earlier or later.
+    margin: Millis,
     known: KnownKind,
+}
+
+impl DiagnosedPart {
+    fn contains(&self, point: &Point) -> bool {
+        let distance = (point.time - self.start).0.abs();
+        self.node == point.node && self.cpu == point.cpu && distance <= self.margin.0
+    }
 }
 
 impl KnownKinds {
@@ -78,9 +88,14 @@ impl KnownKinds {
         let mut parts: BTreeMap<JobId, Vec<DiagnosedPart>> = BTreeMap::new();
         for diagnosis in diagnoses {
             let known = KnownKind { kind: diagnosis.kind.clone(), is_anomalous: diagnosis.is_anomalous };
-            for (job, (from, to)) in diagnosis.spans() {
-                let part = DiagnosedPart { from, to, known: known.clone() };
-                parts.entry(job.clone()).or_default().push(part);
+            for window in &diagnosis.windows {
+                parts.entry(window.job.clone()).or_default().push(DiagnosedPart {
+                    node: window.node.clone(),
+                    cpu: window.cpu.0,
+                    start: window.start,
+                    margin: Millis(diagnosis.window_length.0 / 2),
+                    known: known.clone(),
+                });
             }
         }
         Self { jobs, parts }
@@ -90,7 +105,7 @@ impl KnownKinds {
     pub fn of(&self, point: &Point) -> Option<&KnownKind> {
         let job = point.job.as_ref()?;
         let parts = self.parts.get(job).into_iter().flatten();
-        let part = parts.rev().find(|part| (part.from..part.to).contains(&point.time));
+        let part = parts.rev().find(|part| part.contains(point));
         part.map(|part| &part.known).or_else(|| self.jobs.get(job))
     }
 
@@ -149,8 +164,8 @@ impl EmbeddingQuery {
     ) -> Result<Embeddings, EmbeddingError> {
         let trained = detector.data.as_ref().and_then(|data| data.from.zip(data.to));
         let (from, to) = trained.unwrap_or((self.from, self.to));
-        let training = points(archive, detector, from, to, N_MOMENTS, control)?;
-        let recent = points(archive, detector, self.from, self.to, N_MOMENTS, control)?;
+        let training = points(archive, detector, from, to, control)?;
+        let recent = points(archive, detector, self.from, self.to, control)?;
         if training.is_empty() || recent.is_empty() {
             return Err(EmbeddingError::NoWindows);
         }
@@ -264,34 +279,81 @@ fn matrix(points: &[Point]) -> Matrix {
 }
 
 /// The windows of all threads at some moments of a stretch of time, evenly thinned out if they are too many.
-pub fn points(
+fn points(
     archive: &Archive,
     detector: &TrainedDetector,
     from: Timestamp,
     to: Timestamp,
-    n_moments: i64,
     control: Control<'_>,
 ) -> Result<Vec<Point>, DetectError> {
+    let mut thinned = Thinned::default();
+    let moments = moments(detector, from, to, N_MOMENTS);
+    for_each_point(archive, detector, moments, from, to, control, |point| thinned.add(point))?;
+    Ok(thinned.kept)
+}
+
+/// At least half as many as the most points that are kept, if there were so many, at even distances.
+struct Thinned {
+    kept: Vec<Point>,
+    n_seen: usize,
+    every: usize,
+}
+
+impl Default for Thinned {
+    fn default() -> Self {
+        Self { kept: Vec::new(), n_seen: 0, every: 1 }
+    }
+}
+
+impl Thinned {
+    fn add(&mut self, point: Point) {
+        if self.n_seen.is_multiple_of(self.every) {
+            self.kept.push(point);
+        }
+        self.n_seen += 1;
+        if self.kept.len() > MAX_POINTS / 2 {
+            let mut is_even = false;
+            self.kept.retain(|_| {
+                is_even = !is_even;
+                is_even
+            });
+            self.every *= 2;
+        }
+    }
+}
+
+/// Moments of a stretch of time, each long enough for a whole window.
+pub fn moments(detector: &TrainedDetector, from: Timestamp, to: Timestamp, n_moments: i64) -> Vec<Span> {
     let length = detector.event_spec().length();
-    let spec = detector.window_spec(detector.config.window);
     // Windows start at multiples of their length, so a stretch of two lengths has a whole one.
     let between = ((to - from).0 / n_moments).max(2 * length.0);
     let starts = (0..n_moments).map(|moment| from + Millis(between * moment));
-    let included = starts
+    starts
         .map(|start| Span::of_time(start, start + Millis(2 * length.0)))
         .filter(|span| span.from < to)
-        .collect();
+        .collect()
+}
+
+/// The windows within `included` that lie between two times.
+pub fn for_each_point(
+    archive: &Archive,
+    detector: &TrainedDetector,
+    included: Vec<Span>,
+    from: Timestamp,
+    to: Timestamp,
+    control: Control<'_>,
+    mut each: impl FnMut(Point),
+) -> Result<(), DetectError> {
+    let length = detector.event_spec().length();
+    let spec = detector.window_spec(detector.config.window);
     let filter = Scope { included, excluded: Vec::new() }.filter();
-    let mut points = Vec::new();
     let reading = Reading { archive, filter: &filter, spec: &spec, control };
     reading.for_each_batch::<DetectError>(|batch| {
         if batch.start() >= from && batch.start() + length <= to {
-            points.extend(points_of(&batch, detector));
+            points_of(&batch, detector).into_iter().for_each(&mut each);
         }
         Ok(ControlFlow::Continue(()))
-    })?;
-    let every = points.len().div_ceil(MAX_POINTS / 2).max(1);
-    Ok(points.into_iter().step_by(every).collect())
+    })
 }
 
 fn points_of(batch: &WindowBatch, detector: &TrainedDetector) -> Vec<Point> {
@@ -314,4 +376,59 @@ fn mean_rates(values: &[f32], n_channels: usize) -> Vec<f32> {
     let n_steps = (values.len() / n_channels.max(1)).max(1) as f32;
     let of = |channel: usize| values.iter().skip(channel).step_by(n_channels).sum::<f32>() / n_steps;
     (0..n_channels).map(of).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lifecycle::DiagnosedWindow;
+    use workload::Cpu;
+
+    use super::*;
+
+    fn point(cpu: u16, second: i64) -> Point {
+        Point {
+            embedding: Vec::new(),
+            time: Timestamp::from_seconds(second),
+            node: NodeName::new("n1").unwrap(),
+            cpu,
+            job: Some(JobId::new("a").unwrap()),
+            score: 0.0,
+            max_iowait: 0.0,
+            rates: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn many_points_are_thinned_out_evenly() {
+        let mut thinned = Thinned::default();
+        (0..100_000).for_each(|second| thinned.add(point(0, second)));
+        let times: Vec<i64> = thinned.kept.iter().map(|point| point.time.0 / 1_000).collect();
+        assert!((MAX_POINTS / 4..=MAX_POINTS / 2).contains(&times.len()), "{}", times.len());
+        assert!(times.windows(2).all(|pair| pair[1] - pair[0] == thinned.every as i64));
+    }
+
+    #[test]
+    fn a_diagnosis_is_about_the_selected_windows_only() {
+        let window = |cpu: u16, second: i64| DiagnosedWindow {
+            node: NodeName::new("n1").unwrap(),
+            cpu: Cpu(cpu),
+            job: JobId::new("a").unwrap(),
+            start: Timestamp::from_seconds(second),
+        };
+        let diagnosis = Diagnosis {
+            number: 1,
+            kind: "slow-storage".into(),
+            is_anomalous: true,
+            comment: String::new(),
+            actor: "ann".into(),
+            time: Timestamp(0),
+            window_length: Millis::from_seconds(60),
+            windows: vec![window(0, 60), window(0, 600)],
+        };
+        let kinds = KnownKinds::new(BTreeMap::new(), &[diagnosis]);
+        let is_known = |cpu: u16, second: i64| kinds.of(&point(cpu, second)).is_some();
+        assert!(is_known(0, 60) && is_known(0, 90) && is_known(0, 600));
+        assert!(!is_known(0, 300), "between two selected windows");
+        assert!(!is_known(1, 60), "another thread");
+    }
 }

@@ -1,6 +1,7 @@
 //! Job traces that people send, their synthetic counterparts, and comparisons of two of them.
 
 use std::num::NonZeroUsize;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use jobs::fidelity::columns::PairFidelity;
@@ -19,6 +20,8 @@ use crate::uploads::{LIMITS, NewUpload, Upload, UploadError, UploadName, Uploads
 
 /// Names that are tried for a synthetic trace.
 const MAX_NUMBER: usize = 1_000;
+/// Factors of the arrival rate that a client may ask for.
+const LOADS: RangeInclusive<f64> = 0.01..=100.0;
 
 /// What is known about a trace.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,9 +80,15 @@ impl Synthesis {
     ) -> Result<Self, String> {
         let extent = match n_jobs {
             None => SampleExtent::LikeTraining,
+            Some(n_jobs) if n_jobs as u64 > LIMITS.rows => {
+                return Err(format!("jobs must be at most {}", LIMITS.rows));
+            }
             Some(n_jobs) => SampleExtent::Jobs(NonZeroUsize::new(n_jobs).ok_or("jobs must be at least 1")?),
         };
         LoadFactor::new(load).map_err(|error| error.to_string())?;
+        if !LOADS.contains(&load) {
+            return Err(format!("load must be between {} and {}", LOADS.start(), LOADS.end()));
+        }
         Ok(Self { generator, extent, load, seed })
     }
 }
@@ -151,6 +160,9 @@ impl JobTraces {
         control: Control<'_>,
     ) -> Result<TraceComparison, UploadError> {
         let upload = self.uploads.find(name)?;
+        let name_of = |number| synthetic_name(name, synthesis.generator, number);
+        // What is wrong with the name is found before the training.
+        let new = self.uploads.prepare(&name_of(1)?)?;
         let real = read(&upload.path)?;
         let config = TrainingConfig { n_epochs: None, seed: synthesis.seed };
         let trained = TrainedGenerator::fit(&real, synthesis.generator, config, control.stop(), |progress| {
@@ -165,7 +177,6 @@ impl JobTraces {
             seed: synthesis.seed,
         };
         let table = trained.sample(&request, control.stop()).map_err(unusable)?;
-        let new = self.begin_synthetic(name, synthesis.generator)?;
         sink::write(&new.path(), &table, trained.schema()).map_err(unusable)?;
         let synthetic = read_counterpart(&real, &new.path())?;
         let origin = SyntheticOrigin {
@@ -174,8 +185,11 @@ impl JobTraces {
             seed: synthesis.seed,
             load: synthesis.load,
         };
-        let made = self.uploads.finish(new, actor, content(&synthetic, Some(origin))?)?;
-        comparison(name, &real, &made.name, &synthetic, control)
+        let mut made = comparison(name, &real, new.name(), &synthetic, control)?;
+        let content = content(&synthetic, Some(origin))?;
+        let names = (1..=MAX_NUMBER).filter_map(|number| name_of(number).ok());
+        made.synthetic = self.uploads.finish_as(new, names, actor, content)?.name.to_string();
+        Ok(made)
     }
 
     /// Compares a synthetic trace with a real one, or any two with the same columns.
@@ -190,19 +204,20 @@ impl JobTraces {
         let synthetic = read_counterpart(&real, &synthetic.path)?;
         comparison(real_name, &real, synthetic_name, &synthetic, control)
     }
+}
 
-    /// An upload under a name such as `theta-sessions-1.csv` that is free.
-    fn begin_synthetic(&self, of: &UploadName, generator: GeneratorKind) -> Result<NewUpload, UploadError> {
-        let mut last = None;
-        for number in 1..=MAX_NUMBER {
-            let name = UploadName::new(&format!("{}-{}-{number}.csv", of.stem(), generator.name()))?;
-            match self.uploads.begin(&name) {
-                Err(error @ UploadError::Exists(_)) => last = Some(error),
-                begun => return begun,
-            }
-        }
-        Err(last.unwrap_or_else(|| UploadError::Missing(of.clone())))
-    }
+/// A name such as `theta-sessions-1.csv`.
+fn synthetic_name(
+    of: &UploadName,
+    generator: GeneratorKind,
+    number: usize,
+) -> Result<UploadName, UploadError> {
+    let suffix = format!("-{}-{number}.csv", generator.name());
+    let stem = of.stem();
+    UploadName::new(&format!(
+        "{}{suffix}",
+        &stem[..stem.len().min(UploadName::MAX_LENGTH.saturating_sub(suffix.len()))]
+    ))
 }
 
 fn comparison(

@@ -67,8 +67,9 @@ impl Operation {
         };
         let work = || in_background(|| work(Control::new(&self.stop, &note)));
         let outcome = match catch_unwind(AssertUnwindSafe(work)) {
-            _ if self.stop.is_set() => Outcome::Cancelled,
+            // It was complete before it noticed the request to end.
             Ok(Ok(result)) => Outcome::Done(result),
+            _ if self.stop.is_set() => Outcome::Cancelled,
             Ok(Err(reason)) => Outcome::Failed(reason),
             Err(_) => Outcome::Failed("it ended with an internal error; see the log".into()),
         };
@@ -173,7 +174,7 @@ mod tests {
 
         let wait = |control: Control<'_>| {
             while !control.stop().wait(Duration::from_secs(10)) {}
-            Ok(Value::Null)
+            control.check().map(|()| Value::Null).map_err(|error| error.to_string())
         };
         let waiting = [1, 2].map(|_| operations.start("wait", "bob".into(), wait).unwrap());
         assert!(operations.start("wait", "bob".into(), wait).is_err(), "no more than two at a time");
@@ -181,8 +182,15 @@ mod tests {
         assert_eq!(ended(&waiting[0]), Outcome::Cancelled);
         operations.end();
         assert_eq!(ended(&waiting[1]), Outcome::Cancelled);
+        let complete = |control: Control<'_>| {
+            while !control.stop().wait(Duration::from_secs(10)) {}
+            Ok(Value::from(3))
+        };
+        let complete = operations.start("complete", "bob".into(), complete).unwrap();
+        complete.cancel();
+        assert_eq!(ended(&complete), Outcome::Done(3.into()), "what has been done is not called cancelled");
         let numbers: Vec<u64> = operations.list().iter().map(|operation| operation.number).collect();
-        assert_eq!(numbers, [5, 4, 3, 2, 1]);
+        assert_eq!(numbers, [6, 5, 4, 3, 2, 1]);
         assert!(operations.find(3).is_some() && operations.find(9).is_none());
     }
 }

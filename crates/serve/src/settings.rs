@@ -234,8 +234,9 @@ pub struct RequestLimits {
     pub failed_logins: u32,
     /// How long an answer may take.
     pub request_time: Length,
-    /// Bytes of a job trace or a workflow run that is sent.
+    /// Bytes of a job trace or a workflow run that is sent, and of all that are stored.
     pub upload_bytes: u64,
+    pub stored_bytes: u64,
 }
 
 /// What is exported on `/metrics`.
@@ -421,6 +422,7 @@ impl Default for RequestLimits {
             failed_logins: 10,
             request_time: seconds(30),
             upload_bytes: 256 << 20,
+            stored_bytes: 20 << 30,
         }
     }
 }

@@ -4,17 +4,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use archive::Archive;
-use detect::{DetectError, TrainedDetector};
+use detect::{DetectError, Span, TrainedDetector};
 use learn::stats::squared_distance;
 use serde::Serialize;
 use workload::{Control, JobId, NodeName, Timestamp};
 
-use crate::embeddings::{KnownKinds, Point, points};
+use crate::embeddings::{KnownKinds, Point, for_each_point, moments};
 
 /// Other jobs that are returned.
 const MAX_JOBS: usize = 20;
 /// Moments at which windows are taken.
 const N_MOMENTS: i64 = 24;
+/// With fewer windows of the job, other moments are taken.
+const MIN_WINDOWS: usize = 3;
 
 /// What is asked for.
 pub struct SimilarJobsQuery {
@@ -69,22 +71,21 @@ impl SimilarJobsQuery {
         detector: &TrainedDetector,
         control: Control<'_>,
     ) -> Result<SimilarJobs, SimilarJobsError> {
-        let found = points(archive, detector, self.from, self.to, N_MOMENTS, control)?;
-        let mut by_job: BTreeMap<&JobId, Vec<&Point>> = BTreeMap::new();
-        for point in &found {
-            if let Some(job) = &point.job {
-                by_job.entry(job).or_default().push(point);
-            }
+        let moments = moments(detector, self.from, self.to, N_MOMENTS);
+        let mut sums = self.sums(archive, detector, moments, control)?;
+        if sums.get(&self.job).is_none_or(|own| own.n_windows < MIN_WINDOWS) {
+            let moments = self.own_moments(archive, detector, control)?;
+            sums = self.sums(archive, detector, moments, control)?;
         }
-        let own = by_job.remove(&self.job).ok_or_else(|| SimilarJobsError::NoWindows(self.job.clone()))?;
-        let centre = mean(own.iter().map(|point| point.embedding.as_slice()));
-        let job = self.profile(&self.job, &own, &centre);
+        let own = sums.remove(&self.job).ok_or_else(|| SimilarJobsError::NoWindows(self.job.clone()))?;
+        let centre = own.mean(&own.embedding);
+        let n_compared = sums.len();
+        let job = own.into_profile(self.job.clone(), &centre);
         let mut others: Vec<JobProfile> =
-            by_job.iter().map(|(job, points)| self.profile(job, points, &centre)).collect();
+            sums.into_iter().map(|(job, sums)| sums.into_profile(job, &centre)).collect();
         let is_other_kind = |other: &JobProfile| job.kind.is_none() || other.kind != job.kind;
         others
             .sort_by(|a, b| is_other_kind(a).cmp(&is_other_kind(b)).then(a.distance.total_cmp(&b.distance)));
-        let n_compared = others.len();
         others.truncate(MAX_JOBS);
         Ok(SimilarJobs {
             channels: detector.channels(),
@@ -96,34 +97,92 @@ impl SimilarJobsQuery {
         })
     }
 
-    fn profile(&self, job: &JobId, points: &[&Point], centre: &[f32]) -> JobProfile {
-        let embedding = mean(points.iter().map(|point| point.embedding.as_slice()));
-        let scores = || points.iter().map(|point| point.score);
+    fn sums(
+        &self,
+        archive: &Archive,
+        detector: &TrainedDetector,
+        moments: Vec<Span>,
+        control: Control<'_>,
+    ) -> Result<BTreeMap<JobId, Sums>, DetectError> {
+        let mut sums: BTreeMap<JobId, Sums> = BTreeMap::new();
+        for_each_point(archive, detector, moments, self.from, self.to, control, |point| {
+            if let Some(job) = &point.job {
+                let kind = self.kinds.of(&point).map(|known| known.kind.as_str());
+                sums.entry(job.clone()).or_default().add(&point, kind);
+            }
+        })?;
+        Ok(sums)
+    }
+
+    /// Moments of the life of the job itself, which may be shorter than the time between two of the others.
+    fn own_moments(
+        &self,
+        archive: &Archive,
+        detector: &TrainedDetector,
+        control: Control<'_>,
+    ) -> Result<Vec<Span>, DetectError> {
+        let own = Span { job: Some(self.job.clone()), ..Span::of_time(self.from, self.to) };
+        let mut starts = BTreeSet::new();
+        for_each_point(archive, detector, vec![own], self.from, self.to, control, |point| {
+            starts.insert(point.time);
+        })?;
+        let length = detector.event_spec().length();
+        let every = starts.len().div_ceil(N_MOMENTS as usize).max(1);
+        Ok(starts.into_iter().step_by(every).map(|start| Span::of_time(start, start + length)).collect())
+    }
+}
+
+/// The windows of a job, summed up.
+#[derive(Debug, Default)]
+struct Sums {
+    kind: Option<String>,
+    nodes: BTreeSet<NodeName>,
+    n_windows: usize,
+    score: f64,
+    max_score: f64,
+    rates: Vec<f32>,
+    embedding: Vec<f32>,
+}
+
+impl Sums {
+    fn add(&mut self, point: &Point, kind: Option<&str>) {
+        if self.kind.is_none() {
+            self.kind = kind.map(str::to_owned);
+        }
+        if !self.nodes.contains(&point.node) {
+            self.nodes.insert(point.node.clone());
+        }
+        self.n_windows += 1;
+        self.score += point.score;
+        self.max_score = self.max_score.max(point.score);
+        add_to(&mut self.rates, &point.rates);
+        add_to(&mut self.embedding, &point.embedding);
+    }
+
+    fn mean(&self, sums: &[f32]) -> Vec<f32> {
+        sums.iter().map(|sum| sum / self.n_windows.max(1) as f32).collect()
+    }
+
+    fn into_profile(self, job: JobId, centre: &[f32]) -> JobProfile {
+        let (rates, embedding) = (self.mean(&self.rates), self.mean(&self.embedding));
         JobProfile {
-            job: job.clone(),
-            kind: points.iter().find_map(|point| self.kinds.of(point)).map(|known| known.kind.clone()),
-            nodes: points.iter().map(|point| point.node.clone()).collect(),
-            n_windows: points.len(),
-            mean_score: scores().sum::<f64>() / points.len().max(1) as f64,
-            max_score: scores().fold(0.0, f64::max),
-            rates: mean(points.iter().map(|point| point.rates.as_slice())),
+            job,
+            kind: self.kind,
+            nodes: self.nodes,
+            n_windows: self.n_windows,
+            mean_score: self.score / self.n_windows.max(1) as f64,
+            max_score: self.max_score,
+            rates,
             distance: squared_distance(&embedding, centre).sqrt(),
         }
     }
 }
 
-/// The mean of vectors of the same length; empty if there are none.
-fn mean<'a>(vectors: impl Iterator<Item = &'a [f32]>) -> Vec<f32> {
-    let (mut sums, mut n_vectors) = (Vec::new(), 0.0_f32);
-    for vector in vectors {
-        sums.resize(vector.len().max(sums.len()), 0.0);
-        for (sum, value) in sums.iter_mut().zip(vector) {
-            *sum += value;
-        }
-        n_vectors += 1.0;
+fn add_to(sums: &mut Vec<f32>, values: &[f32]) {
+    sums.resize(values.len().max(sums.len()), 0.0);
+    for (sum, value) in sums.iter_mut().zip(values) {
+        *sum += value;
     }
-    sums.iter_mut().for_each(|sum| *sum /= n_vectors.max(1.0));
-    sums
 }
 
 #[cfg(test)]
@@ -131,8 +190,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_mean_of_vectors() {
-        assert_eq!(mean([&[1.0, 2.0][..], &[3.0, 6.0]].into_iter()), [2.0, 4.0]);
-        assert!(mean(std::iter::empty()).is_empty());
+    fn windows_are_summed_up() {
+        let point = |node: &str, score: f64, embedding: [f32; 2]| Point {
+            embedding: embedding.to_vec(),
+            time: Timestamp(0),
+            node: NodeName::new(node).unwrap(),
+            cpu: 0,
+            job: None,
+            score,
+            max_iowait: 0.0,
+            rates: vec![0.5],
+        };
+        let mut sums = Sums::default();
+        sums.add(&point("n1", 1.0, [1.0, 2.0]), None);
+        sums.add(&point("n2", 3.0, [3.0, 6.0]), Some("blend"));
+        assert_eq!(sums.mean(&sums.embedding), [2.0, 4.0]);
+        let profile = sums.into_profile(JobId::new("1").unwrap(), &[2.0, 1.0]);
+        assert_eq!((profile.n_windows, profile.nodes.len(), profile.distance), (2, 2, 3.0));
+        assert_eq!((profile.mean_score, profile.max_score), (2.0, 3.0));
+        assert_eq!((profile.kind.as_deref(), &profile.rates[..]), (Some("blend"), &[0.5][..]));
     }
 }

@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use workload::Timestamp;
 
-const MAX_NAME: usize = 100;
 /// The document about a file.
 const ABOUT: &str = "about.json";
-/// What is not finished, or being removed, begins so.
+/// The prefix of directories that are incomplete or being removed.
 const HIDDEN: &str = ".";
 
 /// What reading a file may cost: less than on the command line, because the service has other work.
@@ -32,16 +31,21 @@ pub const LIMITS: Limits = Limits {
 #[derive(Debug, thiserror::Error)]
 pub enum UploadError {
     #[error(
-        "{0:?} cannot be a name: use 1 to {MAX_NAME} letters, digits, dots, dashes and underscores, and begin with a \
-         letter or digit"
+        "{name:?} cannot be a name: use 1 to {max} letters, digits, dots, dashes and underscores, and begin with a \
+         letter or digit",
+        max = UploadName::MAX_LENGTH
     )]
-    Name(String),
+    Name { name: String },
     #[error("{0} exists already; delete it first, or use another name")]
     Exists(UploadName),
     #[error("there is no {0}")]
     Missing(UploadName),
     #[error("the file has more than {0} bytes, which is the setting serve.limits.upload_bytes")]
     TooLarge(u64),
+    #[error(
+        "the stored files would have more than {0} bytes, which is the setting serve.limits.stored_bytes; delete some"
+    )]
+    Full(u64),
     /// What the file contains cannot be used.
     #[error("{0}")]
     Content(String),
@@ -62,13 +66,15 @@ impl UploadError {
 pub struct UploadName(String);
 
 impl UploadName {
+    pub const MAX_LENGTH: usize = 100;
+
     pub fn new(name: &str) -> Result<Self, UploadError> {
         let is_allowed = |letter: char| letter.is_ascii_alphanumeric() || "._-".contains(letter);
         let begins_well = name.starts_with(|first: char| first.is_ascii_alphanumeric());
-        if begins_well && name.len() <= MAX_NAME && name.chars().all(is_allowed) && name != ABOUT {
+        if begins_well && name.len() <= Self::MAX_LENGTH && name.chars().all(is_allowed) && name != ABOUT {
             Ok(Self(name.to_owned()))
         } else {
-            Err(UploadError::Name(name.chars().take(MAX_NAME).collect()))
+            Err(UploadError::Name { name: name.chars().take(Self::MAX_LENGTH).collect() })
         }
     }
 
@@ -122,6 +128,11 @@ pub struct NewUpload {
 }
 
 impl NewUpload {
+    /// The name that it was begun with.
+    pub const fn name(&self) -> &UploadName {
+        &self.name
+    }
+
     /// Where the file is written to.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join(&self.name.0)
@@ -146,6 +157,18 @@ impl<A: Serialize + DeserializeOwned> Uploads<A> {
         Ok(entries.into_iter().filter_map(|entry| entry.file_name().into_string().ok()).collect())
     }
 
+    /// The bytes of all files, also of those that are being received.
+    pub fn bytes(&self) -> Result<u64, UploadError> {
+        let mut n_bytes = 0;
+        for name in self.names()? {
+            // It has been removed in the meantime.
+            let Ok(files) = fs::read_dir(self.folder.join(name)) else { continue };
+            let sizes = files.filter_map(|file| Some(file.ok()?.metadata().ok()?.len()));
+            n_bytes += sizes.sum::<u64>();
+        }
+        Ok(n_bytes)
+    }
+
     /// All uploads, the newest first.
     pub fn list(&self) -> Result<Vec<Upload<A>>, UploadError> {
         let mut found = Vec::new();
@@ -154,7 +177,7 @@ impl<A: Serialize + DeserializeOwned> Uploads<A> {
                 Ok(upload) => found.push(upload),
                 // It has been removed in the meantime.
                 Err(UploadError::Missing(_)) => {}
-                Err(error) => return Err(error),
+                Err(error) => tracing::warn!("{name} is not listed: {error}"),
             }
         }
         found.sort_by(|a, b| b.about.uploaded.cmp(&a.about.uploaded).then_with(|| a.name.cmp(&b.name)));
@@ -181,6 +204,11 @@ impl<A: Serialize + DeserializeOwned> Uploads<A> {
         if self.folder.join(&name.0).exists() {
             return Err(UploadError::Exists(name.clone()));
         }
+        self.prepare(name)
+    }
+
+    /// Begins an upload whose name may be taken by the time it is finished.
+    pub fn prepare(&self, name: &UploadName) -> Result<NewUpload, UploadError> {
         let folder = tempfile::Builder::new().prefix(".new-").tempdir_in(&self.folder);
         let folder = folder.map_err(files::Error::io(&self.folder))?;
         Ok(NewUpload { name: name.clone(), folder })
@@ -188,6 +216,18 @@ impl<A: Serialize + DeserializeOwned> Uploads<A> {
 
     /// Gives an upload its name.
     pub fn finish(&self, new: NewUpload, actor: &str, content: A) -> Result<Upload<A>, UploadError> {
+        let name = new.name.clone();
+        self.finish_as(new, std::iter::once(name), actor, content)
+    }
+
+    /// Gives an upload the first of these names that is free.
+    pub fn finish_as(
+        &self,
+        new: NewUpload,
+        names: impl IntoIterator<Item = UploadName>,
+        actor: &str,
+        content: A,
+    ) -> Result<Upload<A>, UploadError> {
         let path = new.path();
         let synced = File::open(&path).and_then(|file| {
             file.sync_all()?;
@@ -200,15 +240,16 @@ impl<A: Serialize + DeserializeOwned> Uploads<A> {
             content,
         };
         write_about(new.folder.path(), &about)?;
-        let named = self.folder.join(&new.name.0);
-        // A directory that is not empty is not replaced.
-        if fs::rename(new.folder.path(), &named).is_err() {
-            return Err(UploadError::Exists(new.name));
-        }
+        let _changing = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = |name: &UploadName| !self.folder.join(&name.0).exists();
+        let Some(name) = names.into_iter().find(is_free) else { return Err(UploadError::Exists(new.name)) };
+        let moved = |from: &Path, to: &Path| fs::rename(from, to).map_err(files::Error::io(to));
+        moved(&path, &path.with_file_name(&name.0))?;
+        moved(new.folder.path(), &self.folder.join(&name.0))?;
         // There is nothing left to remove.
         let _ = new.folder.keep();
         files::sync_dir(&self.folder)?;
-        self.find(&new.name)
+        self.find(&name)
     }
 
     /// Changes what is known about an upload.
@@ -258,6 +299,7 @@ mod tests {
         let uploads: Uploads<Lines> = Uploads::open(folder.path().join("traces")).unwrap();
         let added = add(&uploads, "a.csv", "1\n2\n").unwrap();
         assert_eq!((added.about.bytes, added.about.content.n_lines), (4, 2));
+        assert!((5..1_000).contains(&uploads.bytes().unwrap()), "the file and its document");
         assert!(matches!(add(&uploads, "a.csv", "3\n"), Err(UploadError::Exists(_))));
         let changed = uploads.change(&added.name, |lines| lines.n_lines = 7).unwrap();
         assert_eq!(uploads.list().unwrap(), [changed]);
@@ -279,6 +321,34 @@ mod tests {
         let error = uploads.finish(second, "bob", Lines { n_lines: 1 }).unwrap_err();
         assert_eq!(error.to_string(), "a.csv exists already; delete it first, or use another name");
         assert_eq!(uploads.find(&name).unwrap().about.actor, "ann");
+    }
+
+    #[test]
+    fn an_upload_gets_the_first_name_that_is_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads: Uploads<Lines> = Uploads::open(folder.path().to_owned()).unwrap();
+        let names = || ["a-1.csv", "a-2.csv"].map(|name| UploadName::new(name).unwrap());
+        let finish = || {
+            let new = uploads.prepare(&names()[0]).unwrap();
+            fs::write(new.path(), "1\n").unwrap();
+            uploads.finish_as(new, names(), "ann", Lines { n_lines: 1 })
+        };
+        for expected in names() {
+            let made = finish().unwrap();
+            assert_eq!(made.name, expected);
+            assert_eq!(fs::read_to_string(made.path).unwrap(), "1\n");
+        }
+        assert!(matches!(finish(), Err(UploadError::Exists(_))));
+    }
+
+    #[test]
+    fn a_damaged_document_hides_only_its_own_upload() {
+        let folder = tempfile::tempdir().unwrap();
+        let uploads: Uploads<Lines> = Uploads::open(folder.path().to_owned()).unwrap();
+        let (whole, damaged) =
+            (add(&uploads, "a.csv", "1\n").unwrap(), add(&uploads, "b.csv", "1\n").unwrap());
+        fs::write(damaged.path.with_file_name(ABOUT), "{").unwrap();
+        assert_eq!(uploads.list().unwrap(), [whole]);
     }
 
     #[test]

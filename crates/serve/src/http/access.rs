@@ -73,7 +73,7 @@ pub const ROUTES: [(&str, &str, Access); 68] = [
     ("POST", "/api/v1/rollback", Access::Role(Role::Admin)),
     ("GET", "/api/v1/operations", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/operations/{number}", Access::Role(Role::Viewer)),
-    ("DELETE", "/api/v1/operations/{number}", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/operations/{number}", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/backtests", Access::Role(Role::Vetter)),
     ("POST", "/api/v1/embeddings", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/sampling", Access::Role(Role::Vetter)),

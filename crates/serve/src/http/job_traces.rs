@@ -20,6 +20,7 @@ use super::extract::{JsonBody, Path};
 use super::operations::{OperationItem, Started, started};
 use super::stored;
 use crate::job_traces::{Synthesis, SyntheticOrigin, TraceColumn, TraceContent, TraceDetail};
+use crate::service::Service;
 use crate::uploads::{Upload, UploadName};
 
 /// A trace of jobs.
@@ -139,9 +140,8 @@ pub async fn store(
     body: Body,
 ) -> Result<(StatusCode, Json<JobTraceItem>), ApiError> {
     let new = stored::receive(&service, service.job_traces.uploads(), &name, &headers, body).await?;
-    let (worker, actor) = (service.clone(), client.actor.clone());
-    let added = stored::query(&service, move || worker.job_traces.add(new, &actor)).await?;
-    stored::note(&service, &client.actor, "store job trace", &name).await?;
+    let add = |service: &Service, actor: &str| service.job_traces.add(new, actor);
+    let added = stored::add(&service, "store job trace", name, client.actor, add).await?;
     Ok((StatusCode::CREATED, Json(added.into())))
 }
 
@@ -166,7 +166,7 @@ pub struct SynthesisRequest {
     pub generator: Option<String>,
     /// [default: as many as in the trace].
     #[serde(default)]
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, maximum = 2_000_000)]
     pub jobs: Option<usize>,
     /// A factor of the arrival rate.
     #[serde(default)]

@@ -12,7 +12,7 @@ use axum::http::StatusCode;
 use axum::{Extension, Json};
 use detect::Kinds;
 use detect::analysis::{sampling, spectrum};
-use lifecycle::{KnownPoints, Standing, Vetting};
+use lifecycle::{KnownPoints, Role, Standing, Vetting};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use utoipa::ToSchema;
@@ -112,12 +112,20 @@ pub async fn operation(
     Ok(Json(OperationItem::new(&*found(&service, number)?, true)))
 }
 
-/// Cancels an operation.
+/// Cancels an operation. Viewers may cancel their own.
 #[utoipa::path(delete, path = "/api/v1/operations/{number}", params(("number" = u64, Path)), tag = "operations", responses(
     (status = 204, description = "it ends soon, or has ended"), (status = 404, body = ErrorBody),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
-pub async fn cancel(State(service): Shared, Path(number): Path<u64>) -> Result<StatusCode, ApiError> {
-    found(&service, number)?.cancel();
+pub async fn cancel(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+    Path(number): Path<u64>,
+) -> Result<StatusCode, ApiError> {
+    let operation = found(&service, number)?;
+    if client.role < Role::Vetter && operation.actor != client.actor {
+        return Err(ApiError::forbidden("a viewer may cancel only what it started"));
+    }
+    operation.cancel();
     Ok(StatusCode::NO_CONTENT)
 }
 

@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE};
@@ -12,24 +13,23 @@ use axum::response::{IntoResponse, Response};
 use futures_util::{StreamExt, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use workload::Timestamp;
+use workload::{Stop, Timestamp};
 
 use super::error::ApiError;
 use crate::service::Service;
 use crate::uploads::{NewUpload, UploadError, UploadName, Uploads};
 
-/// How long a query waits for its turn.
-const PATIENCE: Duration = Duration::from_secs(10);
 const CHUNK: usize = 256 << 10;
 
 impl From<UploadError> for ApiError {
     fn from(error: UploadError) -> Self {
         let message = error.to_string();
         let (status, code) = match error {
-            UploadError::Name(_) => (StatusCode::BAD_REQUEST, "bad_request"),
+            UploadError::Name { .. } => (StatusCode::BAD_REQUEST, "bad_request"),
             UploadError::Exists(_) => (StatusCode::CONFLICT, "conflict"),
             UploadError::Missing(_) => (StatusCode::NOT_FOUND, "not_found"),
             UploadError::TooLarge(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too_large"),
+            UploadError::Full(_) => (StatusCode::INSUFFICIENT_STORAGE, "full"),
             UploadError::Content(_) => (StatusCode::UNPROCESSABLE_ENTITY, "unusable"),
             UploadError::File(_) => {
                 tracing::warn!("{message}");
@@ -50,10 +50,16 @@ pub async fn receive<A: Serialize + DeserializeOwned>(
     body: Body,
 ) -> Result<NewUpload, ApiError> {
     let new = uploads.begin(&UploadName::new(name)?)?;
-    let limit = service.settings().limits.upload_bytes;
+    let limits = service.settings().limits.clone();
+    let limit = limits.upload_bytes;
+    let stored = service.job_traces.uploads().bytes()? + service.workflow_runs.uploads().bytes()?;
+    let left = limits.stored_bytes.saturating_sub(stored);
     let announced = headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if announced.is_some_and(|announced| announced > limit) {
         return Err(UploadError::TooLarge(limit).into());
+    }
+    if announced.unwrap_or(1) > left {
+        return Err(UploadError::Full(limits.stored_bytes).into());
     }
     let path = new.path();
     let failed = |error| ApiError::from(UploadError::from(files::Error::io(&path)(error)));
@@ -66,7 +72,9 @@ pub async fn receive<A: Serialize + DeserializeOwned>(
         if n_bytes > limit {
             return Err(UploadError::TooLarge(limit).into());
         }
-        // A few kilobytes into the page cache: quicker than a change of threads.
+        if n_bytes > left {
+            return Err(UploadError::Full(limits.stored_bytes).into());
+        }
         file.write_all(&chunk).map_err(failed)?;
     }
     Ok(new)
@@ -77,15 +85,24 @@ pub async fn query<T: Send + 'static>(
     service: &Service,
     work: impl FnOnce() -> Result<T, UploadError> + Send + 'static,
 ) -> Result<T, ApiError> {
-    let busy = || ApiError::unavailable("too many queries are running; try again");
-    let place = tokio::time::timeout(PATIENCE, service.queries.clone().acquire_owned()).await;
-    let place = place.ok().and_then(Result::ok).ok_or_else(busy)?;
-    let work = move || {
-        let _place = place;
-        work()
+    Ok(service.stored_queries.run(|_| work()).await??)
+}
+
+/// Adds a file that was received, and notes who did it, even if the client has gone by then.
+pub async fn add<T: Send + 'static>(
+    service: &Arc<Service>,
+    action: &'static str,
+    name: String,
+    actor: String,
+    work: impl FnOnce(&Service, &str) -> Result<T, UploadError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let (worker, runtime) = (service.clone(), tokio::runtime::Handle::current());
+    let work = move |_: &Stop| {
+        let added = work(&worker, &actor)?;
+        runtime.block_on(note(&worker, &actor, action, &name))?;
+        Ok(added)
     };
-    let done = tokio::task::spawn_blocking(work).await;
-    Ok(done.map_err(|_| ApiError::unavailable("the query failed; see the log of the service"))??)
+    service.stored_queries.run(work).await?
 }
 
 /// Sends a file.

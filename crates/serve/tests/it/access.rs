@@ -79,6 +79,40 @@ async fn every_route_is_open_to_its_roles_and_to_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_viewer_cancels_its_own_operations_only() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let store = Store::open_file(&settings(folder.path()).data.join("metadata.db")).await.unwrap();
+    let mut bearers = Vec::new();
+    for (name, role) in [("ann", Role::Viewer), ("bob", Role::Viewer), ("cid", Role::Vetter)] {
+        let new = NewToken { name: name.into(), role, nodes: Vec::new() };
+        bearers.push(store.add_token(&new, "test", NOW).await.unwrap().1.reveal().to_owned());
+    }
+    let [ann, bob, cid] = &bearers[..] else { panic!("three tokens") };
+    net::install_tls_provider();
+    let client = reqwest::Client::new();
+    let request = |method: &str, path: &str, bearer: &String| {
+        let url = format!("http://{}/api/v1/{path}", running.address);
+        client.request(method.parse().unwrap(), url).bearer_auth(bearer)
+    };
+    let stored =
+        request("PUT", "job-traces/a.csv", cid).body(crate::stored::trace(100)).send().await.unwrap();
+    assert_eq!(stored.status().as_u16(), 201);
+    let comparison = request("POST", "job-traces/a.csv/comparison", ann)
+        .header("content-type", "application/json")
+        .body(r#"{"with":"a.csv"}"#);
+    let started = comparison.send().await.unwrap();
+    assert_eq!(started.status().as_u16(), 202);
+    let started: Value = serde_json::from_str(&started.text().await.unwrap()).unwrap();
+    let place = format!("operations/{}", started["number"]);
+    for (bearer, expected) in [(bob, 403), (ann, 204), (cid, 204)] {
+        let answer = request("DELETE", &place, bearer).send().await.unwrap();
+        assert_eq!(answer.status().as_u16(), expected);
+    }
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_tokens_only_this_machine_is_served_under_its_own_name() {
     let folder = tempfile::tempdir().unwrap();
     let running = started(settings(folder.path()), None).await;

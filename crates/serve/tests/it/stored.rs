@@ -56,7 +56,7 @@ impl Client {
 }
 
 /// Jobs of three users who come in turn.
-fn trace(n_jobs: u64) -> String {
+pub fn trace(n_jobs: u64) -> String {
     let mut text = String::from("submit,run_time,cores,user\n");
     for job in 0..n_jobs {
         let submit = 1_700_000_000 + job * 60 + job % 7 * 5;
@@ -81,6 +81,16 @@ async fn a_synthetic_trace_is_made_compared_and_fetched() {
     assert_eq!(made["state"], "done", "{made}");
     assert_eq!((&made["result"]["n_real"], &made["result"]["n_synthetic"]), (&json!(600), &json!(300)));
     assert_eq!(client.names("job-traces").await, ["ours-sessions-1.csv", "ours.csv"]);
+    for (request, reason) in [
+        (json!({ "jobs": 3_000_000 }), "jobs must be at most 2000000"),
+        (json!({ "jobs": 0 }), "jobs must be at least 1"),
+        (json!({ "load": 1e9 }), "load must be between 0.01 and 100"),
+    ] {
+        let body = request.to_string().into_bytes();
+        let (status, answer) = client.send(Method::POST, "job-traces/ours.csv/synthesis", body).await;
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((status, &answer["error"]["message"]), (400, &json!(reason)));
+    }
     let again = client.run("job-traces/ours.csv/comparison", json!({ "with": "ours-sessions-1.csv" })).await;
     assert_eq!(again["result"], made["result"], "both compare in the same way");
     let (_, fetched) = client.send(Method::GET, "job-traces/ours.csv/file", Vec::new()).await;
@@ -91,6 +101,39 @@ async fn a_synthetic_trace_is_made_compared_and_fetched() {
     let client = Client::new(&running);
     assert_eq!(client.send(Method::DELETE, "job-traces/ours.csv", Vec::new()).await.0, 204);
     assert_eq!(client.names("job-traces").await, ["ours-sessions-1.csv"], "also after a restart");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_synthesis_that_fails_leaves_nothing_and_long_names_are_shortened() {
+    let folder = tempfile::tempdir().unwrap();
+    let running = started(settings(folder.path()), None).await;
+    let client = Client::new(&running);
+    let long = "a".repeat(96);
+    assert_eq!(client.put(&format!("job-traces/{long}.csv"), trace(600)).await.0, 201);
+    let synthesis = format!("job-traces/{long}.csv/synthesis");
+    // One job has no intervals, so it cannot be compared.
+    let failed = client.run(&synthesis, json!({ "jobs": 1 })).await;
+    assert_eq!(failed["state"], "failed", "{failed}");
+    assert_eq!(client.names("job-traces").await, [format!("{long}.csv")]);
+    let made = client.run(&synthesis, json!({ "jobs": 300 })).await;
+    let name = made["result"]["synthetic"].as_str().unwrap();
+    assert!(name.len() == 100 && name.ends_with("-sessions-1.csv"), "{made}");
+    running.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stored_files_have_a_limit_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut small = settings(folder.path());
+    small.limits.stored_bytes = 15_000;
+    let running = started(small, None).await;
+    let client = Client::new(&running);
+    assert_eq!(client.put("job-traces/a.csv", trace(300)).await.0, 201);
+    let (status, answer) = client.put("job-traces/b.csv", trace(600)).await;
+    assert_eq!((status, &answer["error"]["code"]), (507, &json!("full")), "{answer}");
+    assert_eq!(client.send(Method::DELETE, "job-traces/a.csv", Vec::new()).await.0, 204);
+    assert_eq!(client.put("job-traces/b.csv", trace(600)).await.0, 201);
     running.stop().await;
 }
 
