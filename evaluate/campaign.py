@@ -44,7 +44,7 @@ def sentence(text):
 
 def labels_section():
     labels = json.loads(tracewise("campaign", "label", "list", "--data", RECORDED, "--json"))
-    minutes = sum(label["end"] - label["start"] for label in labels) / 60
+    minutes = (max(label["end"] for label in labels) - min(label["start"] for label in labels)) / 60
     rows = []
     for label in labels:
         rows.append([
@@ -54,7 +54,7 @@ def labels_section():
     return [
         "## The recording",
         "",
-        f"{minutes:.0f} minutes of {len(labels)} labelled jobs on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
+        f"{len(labels)} labelled jobs in {minutes:.0f} minutes on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
         "Command: `evaluate/run recording`, which runs `crates/campaign/plans/recording.toml` with ten samples per second.",
         "`tracewise campaign fit` of this archive gives the simulator's default model; a test checks that.",
         "",
