@@ -8,7 +8,6 @@ import contextlib
 import http.client
 import json
 import os
-import platform
 import shutil
 import socket
 import statistics
@@ -16,6 +15,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/bench-agent"
@@ -178,7 +178,7 @@ def main():
         f"- Data: a generated node with {THREADS} hardware threads and {JOBS} Slurm jobs, as files in memory that change every second.",
         "- Seed: fixed in `crates/testbed/src/fake_node.rs`.",
         f"- Method: the programs take turns in one run, {ROUNDS} rounds of {SCRAPES} scrapes; median (min–max).",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "## CPU time per operation, in milliseconds",
         "",

@@ -53,6 +53,7 @@ PYARROW_READ = f"""
 import json, sys, time
 begun = time.perf_counter()
 import numpy, pyarrow, pyarrow.dataset as dataset
+from machine import kernel
 pyarrow.set_cpu_count(2)
 imported = time.perf_counter()
 table = dataset.dataset(sys.argv[1] + "/cpu", partitioning="hive").to_table(columns={["time", "cpu", "owner", "job"] + MODES!r})
@@ -173,7 +174,7 @@ def main():
 def machine():
     model = next((line.split(":")[1].strip() for line in open("/proc/cpuinfo") if "model name" in line), "unknown CPU")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}"
+    return f"{model}, {os.cpu_count()} cores, {memory:.0f} GiB, {kernel()}, Python {platform.python_version()}"
 
 
 main()

@@ -4,8 +4,6 @@ Writes docs/results/simulation.md. Run with `bench/run campaign` or `make bench`
 """
 
 import json
-import os
-import platform
 import resource
 import shutil
 import statistics
@@ -13,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = ROOT / "target/release/tracewise"
@@ -76,7 +75,7 @@ def main():
         "- Data: `tracewise campaign simulate`, written to an archive on local disk.",
         f"- Seeds: 0 to {ROUNDS - 1} for the first row, 0 for the second; median (min–max).",
         "- CPU time includes scheduling, the journal and the conversion to Parquet.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "| task | measured | target | |",
         "|---|---|---|---|",

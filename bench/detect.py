@@ -6,7 +6,6 @@ Writes docs/results/detect.md. Run with `bench/run detect` or `make bench`.
 
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -21,6 +20,7 @@ os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = "2"
 import numpy
 import torch
 from torch.nn import functional as F
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/bench-detect"
@@ -208,7 +208,7 @@ def main():
         "  graphs with 32 threads in `train-gnn`; `score-N` computes the errors per channel of batches of N windows.",
         f"- Method: PyTorch {torch.__version__} (OMP_WAIT_POLICY=PASSIVE) and Tracewise on two threads each; they take turns, {ROUNDS} rounds of",
         f"  {SECONDS:.0f} s; median (min–max). The ratio is computed per round.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "The last column is the rate of Tracewise's matrix products, as a percentage of the higher of the two measured sgemm rates",
         f"({peak / 1e9:.0f} GFLOP/s for Tracewise, {peer_peak / 1e9:.0f} GFLOP/s for PyTorch).",

@@ -10,7 +10,6 @@ os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
 os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = "2"
 
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 import ctgan
 import pandas
 import torch
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
@@ -91,7 +91,7 @@ def main():
              "the first. Sampling goes",
              f"  from the trained model to a CSV file; ctgan samples {SAMPLED:,} jobs and the time is multiplied by {MILLION // SAMPLED}. "
              "`sessions` is compared with ctgan's CTGAN.",
-             f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.", "",
+             machine_line(), "",
              "| " + " | ".join(header) + " |", "| --- |" + " ---: |" * (len(header) - 1),
              *("| " + " | ".join(row) + " |" for row in rows), ""]
     (ROOT / "docs/results/generators.md").write_text("\n".join(lines))

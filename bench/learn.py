@@ -4,8 +4,6 @@ Writes docs/results/learn.md. Run with `bench/run learn` or `make bench`.
 """
 
 import json
-import os
-import platform
 import statistics
 import subprocess
 import tempfile
@@ -15,6 +13,7 @@ from pathlib import Path
 import numpy
 from scipy.signal import welch
 from sklearn.metrics import silhouette_score
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/bench-learn"
@@ -73,7 +72,7 @@ def main():
         "  and 1e-4 (total spectral power, relative).",
         "- Data: random numbers, seed 7.",
         f"- Method: the programs take turns; seconds, median of {ROUNDS} rounds (min–max).",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "| task | Tracewise | peer | peer / Tracewise | |",
         "|---|---|---|---|---|",

@@ -9,8 +9,6 @@ import argparse
 import contextlib
 import hashlib
 import json
-import os
-import platform
 import shutil
 import socket
 import statistics
@@ -19,6 +17,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "target/release/bench-serve"
@@ -218,7 +217,7 @@ def report(large, pulled, small, latencies, decoded, seconds):
         f"- Data: five simulated nodes of {THREADS} threads (seed {SEED}), repeated under other names and shifted in time; model",
         "  `hierarchy`, trained with the same simulated cluster. Every reading is stored in the archive.",
         "- The senders run on the same machine, and take a part of its time.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         f"## {NODES:,} nodes × {THREADS} threads at 1 Hz, for {seconds // 60} minutes",
         "",

@@ -7,7 +7,6 @@ without a GPU. Writes docs/results/ui.md. Run with `bench/run ui` or `make bench
 
 import json
 import os
-import platform
 import shutil
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = ROOT / "target/release/tracewise"
@@ -79,7 +79,7 @@ def report(found):
         "- Command: `bench/run ui` (`bench/ui.py`, `ui/e2e/measure.js`).",
         f"- Server: `tracewise demo` with {NODES} nodes of {THREADS} threads, on the same machine. It scores them meanwhile.",
         f"- Browser: Chromium {found['browser']}, without a window and without a GPU: people have faster drawings.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "| | | target | |",
         "|---|---:|---:|---|",

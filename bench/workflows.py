@@ -12,7 +12,6 @@ os.environ["OMP_NUM_THREADS"] = os.environ["RAYON_NUM_THREADS"] = "2"
 
 import io
 import json
-import platform
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ import numpy as np
 import pandas
 import torch
 from torch import nn
+from machine import machine_line
 
 ROOT = Path(__file__).resolve().parent.parent
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
@@ -135,7 +135,7 @@ def main():
         "- Seed: 1 for Tracewise; PyTorch is not seeded.",
         f"- Method: two threads each unless stated, the programs take turns; the better of two rounds. matplotlib draws {DRAWN} charts; the time is",
         "  extrapolated to all runs. Tracewise also evaluates a tenth of the runs after every epoch; PyTorch does not.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "| | Tracewise | peer | ratio | target |",
         "|---|---:|---:|---:|---:|",

@@ -6,14 +6,15 @@ Writes docs/results/campaign.md and its charts. Run with `evaluate/run campaign`
 
 import json
 import os
-import platform
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))
+from machine import machine_line  # noqa: E402
 TRACEWISE = ROOT / "target/release/tracewise"
 RECORDED = ROOT / "fixtures/campaign/recorded"
 CHARTS = ROOT / "docs/results/campaign"
@@ -43,7 +44,7 @@ def sentence(text):
 
 def labels_section():
     labels = json.loads(tracewise("campaign", "label", "list", "--data", RECORDED, "--json"))
-    minutes = sum(label["end"] - label["start"] for label in labels) / 60
+    minutes = (max(label["end"] for label in labels) - min(label["start"] for label in labels)) / 60
     rows = []
     for label in labels:
         rows.append([
@@ -53,7 +54,7 @@ def labels_section():
     return [
         "## The recording",
         "",
-        f"{minutes:.0f} minutes of {len(labels)} labelled jobs on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
+        f"{len(labels)} labelled jobs in {minutes:.0f} minutes on an otherwise idle machine with two threads: `fixtures/campaign/recorded`.",
         "Command: `evaluate/run recording`, which runs `crates/campaign/plans/recording.toml` with ten samples per second.",
         "`tracewise campaign fit` of this archive gives the simulator's default model; a test checks that.",
         "",
@@ -169,7 +170,7 @@ def main():
         "- Command: `evaluate/run campaign` (`evaluate/campaign.py`), with `TRACEWISE_DATA` set for Exathlon.",
         "- Data: `fixtures/campaign/recorded`, a simulated cluster, three files of Exathlon.",
         f"- Seeds: 1 for the simulated cluster, 0 to {len(SEEDS) - 1} for the comparison, 0 for the random subsets of the analysis.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, Linux {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "*Decode the Workload* (Mohammed et al., CHEP 2024) found that job kinds separate better at shorter sampling intervals. Silhouette",
         "scores of raw windows, mean and standard deviation over 30 random subsets:",

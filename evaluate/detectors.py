@@ -10,14 +10,15 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import shutil
 import subprocess
+import sys
 import tempfile
-import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))
+from machine import machine_line  # noqa: E402
 TRACEWISE = ROOT / "target/release/tracewise"
 MODEL = ROOT / "crates/campaign/src/simulate/recorded.json"
 CHARTS = ROOT / "docs/results/detectors"
@@ -272,12 +273,11 @@ def main():
         f" --clusters {arguments.clusters} --cluster-ensemble {on_each} --ensemble {ensemble} --detectors {arguments.detectors} --cluster-detectors {','.join(of_clusters)}`), with `TRACEWISE_DATA` set for Exathlon.",
         f"- Data: {len(seeds)} simulated clusters (`tracewise campaign simulate {CLUSTER}`, seeds {seeds[0]} to {seeds[-1]}), of each of which",
         f"  {hours:.1f} hours are test data; the recorded campaigns (`fixtures/campaign/recorded`); six files of Exathlon. Nothing was chosen",
-        f"  on these clusters: development used seeds {DEVELOPMENT[0]} to {DEVELOPMENT[-1]}, 111 to 116, 201 to 210 and 301 to 310. The last two",
-        "  were used for reporting before: they had 2.5 false events per day, and 20 of 206 anomalous jobs that were missed (ADR 18).",
+        f"  on these clusters: development used seeds {DEVELOPMENT[0]} to {DEVELOPMENT[-1]}, 111 to 116, 201 to 210 and 301 to 310.",
         f"- Detectors that start from random weights are trained {times(on_each)} on each cluster, {times(ensemble)} on the recording and",
         f"  {times(min(ensemble, 3))} on Exathlon, and their figures averaged; `pca` and `nearest` are trained once.",
         f"- The simulator's parameters (SHA-256 {hashlib.sha256(MODEL.read_bytes()).hexdigest()[:16]}…) are fitted to the recorded campaigns.",
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+        machine_line(),
         "",
         "## Events at one false event per day, simulated clusters",
         "",

@@ -10,7 +10,6 @@ import gzip
 import io
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -19,6 +18,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))
+from machine import machine_line  # noqa: E402
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
 # Name, preset, file.
 TRACES = [
@@ -103,7 +104,7 @@ def page_without_users(work, data):
              "- Command: `evaluate/jobs.py --without-users`, with `TRACEWISE_DATA` set. Seeds: 1 and 2; figures are means of the two.",
              "- Targets: every column at least 0.95, lag-1 within 0.05 of the real trace. Figures in parentheses are those of the real trace.",
              "- Two constants for this case were chosen on SuperCloud and CTC SP2.",
-             f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.", "",
+             machine_line(), "",
              "Columns and AUCs are explained in [jobs.md](jobs.md).", "",
              *table(["trace", "worst column", "", "lag-1", "", "hourly dispersion", "AUC jobs", "AUC sequences"], rows)]
     (ROOT / "docs/results/jobs-without-users.md").write_text("\n".join(lines))
@@ -256,7 +257,7 @@ def main():
              "- Data: six public traces, named in the tables.",
              "- Seeds: `sessions` 1 to 5 on Theta and Blue Waters, 1 and 2 on the others; networks 1 to 5 where a published trace exists, 1 and 2",
              "  otherwise. Figures are medians; ± is the standard deviation over seeds.",
-             f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.", "",
+             machine_line(), "",
              "Similarity of a column is the KS complement (1 − KS statistic) for numbers and the TV complement (1 − total variation) for",
              "categories; 1 is perfect. AUCs are those of boosted trees that distinguish real from synthetic jobs; 0.5 is perfect. A near copy",
              "has the user and the size of a real job, and its interval and run time within 2 %. Theta and Blue Waters were used while `sessions`",

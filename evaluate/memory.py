@@ -4,7 +4,6 @@ Writes docs/results/memory.md. Run with `evaluate/run memory` or `make evaluate`
 """
 
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -12,6 +11,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "bench"))
+from machine import machine_line  # noqa: E402
 TRACEWISE = Path(os.environ.get("TRACEWISE", ROOT / "target/release/tracewise"))
 MODELS = ["ae", "node-gnn", "job-gnn", "vae", "pca", "nearest", "best"]
 HOURS = [1, 4]
@@ -72,7 +73,7 @@ def main():
              "- Data: three simulated campaigns of 5 nodes × 32 threads, for training, validation and test. Each lasts 1 or 4 hours, as the",
              "  column says.",
              "- Seed: 1 for the simulation, 0 for training. Networks train for 3 epochs on at most 10,000 windows.",
-             f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.",
+             machine_line(),
              "", *table(header, rows), "", "## Scoring longer archives", "",
              "One campaign of the given length, scored completely with the models trained on 1 hour. Scoring holds one hour of every node and "
              "the window that reaches into the next hour in memory, whatever the length of the archive.", "",

@@ -83,7 +83,7 @@ def run(argv: list[str | Path], *, cwd: Path | None = None, env: dict[str, str] 
 class Case:
     """A row of docs/results/robustness.md."""
 
-    finding: int  # the number of the finding in docs/results/robustness.md
+    topic: int  # the section of docs/results/robustness.md; `TOPICS` names them
     input: str  # one line: what is hostile about it, and its size
     # Makes the input below a new empty directory with the given programs and returns what happened.
     # `tools["tracewise"]` and `tools["tracewise-agent"]` are the programs under test.

@@ -19,7 +19,7 @@ from typing import Any
 
 from .case import Case, Outcome, run
 
-FINDING = 7
+TOPIC = 7
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 WORKFLOW_RUNS = FIXTURES / "artifact/workflows-v1-runs"
 HUGE = 10**12
@@ -113,7 +113,7 @@ def of_detector(text: str, kind: str, change: Change, *, is_bomb: bool = False) 
         return run([tools["tracewise"], "detect", "score", "--model", directory / "model",
                     "--data", archive(tools["tracewise"]), "--out", directory / "scores.csv"])  # fmt: skip
 
-    return Case(FINDING, text, attempt, is_bomb)
+    return Case(TOPIC, text, attempt, is_bomb)
 
 
 def of_generator(text: str, kind: str, change: Change, extent: list[str], *, is_bomb: bool = False) -> Case:
@@ -124,7 +124,7 @@ def of_generator(text: str, kind: str, change: Change, extent: list[str], *, is_
         return run([tools["tracewise"], "jobs", "sample", "--model", directory / "model", *extent,
                     "--out", directory / "sampled.csv"])  # fmt: skip
 
-    return Case(FINDING, text, attempt, is_bomb)
+    return Case(TOPIC, text, attempt, is_bomb)
 
 
 def of_classifier(text: str, golden: str, change: Change, *, is_bomb: bool = False) -> Case:
@@ -135,7 +135,7 @@ def of_classifier(text: str, golden: str, change: Change, *, is_bomb: bool = Fal
         return run([tools["tracewise"], "workflows", "classify", "--model", directory / "model",
                     WORKFLOW_RUNS / "normal.csv"])  # fmt: skip
 
-    return Case(FINDING, text, attempt, is_bomb)
+    return Case(TOPIC, text, attempt, is_bomb)
 
 
 def of_settings(text: str, settings: str, *, is_bomb: bool = False) -> Case:
@@ -144,7 +144,7 @@ def of_settings(text: str, settings: str, *, is_bomb: bool = False) -> Case:
         return run([tools["tracewise"], "detect", "train", "--config", directory / "settings.toml",
                     "--detector", "ae", "--data", archive(tools["tracewise"]), "--out", directory / "model"])  # fmt: skip
 
-    return Case(FINDING, text, attempt, is_bomb)
+    return Case(TOPIC, text, attempt, is_bomb)
 
 
 def of_weights(text: str, make: Callable[[Path], None], *, is_bomb: bool = True) -> Case:
@@ -158,7 +158,7 @@ def of_weights(text: str, make: Callable[[Path], None], *, is_bomb: bool = True)
         return run([tools["tracewise"], "workflows", "train", "--classifier", "efficientnet-lite0", "--runs", runs,
                     "--weights", directory / "weights.pth", "--out", directory / "model"])  # fmt: skip
 
-    return Case(FINDING, text, attempt, is_bomb)
+    return Case(TOPIC, text, attempt, is_bomb)
 
 
 def setting(value: object, *path: str | int) -> Change:

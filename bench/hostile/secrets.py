@@ -15,7 +15,7 @@ from pathlib import Path
 
 from .case import Case, Outcome, run
 
-FINDING = 15
+TOPIC = 14
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 # How long a command may take to end after SIGTERM.
 PATIENCE = 8
@@ -139,7 +139,7 @@ def formula(tools: Tools, directory: Path) -> Outcome:
 
 
 def case(text: str, attempt: Callable[[Tools, Path], Outcome]) -> Case:
-    return Case(FINDING, text, attempt)
+    return Case(TOPIC, text, attempt)
 
 
 CASES = [

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .case import Case, Outcome, run
 
-TABLES, LINKS, QUADRATIC, LOGS, NAMES = 4, 5, 11, 12, 15
+TABLES, LINKS, QUADRATIC, LOGS, NAMES = 4, 5, 11, 12, 14
 HEADER = ",type,ready,submit,execute_start,runtime\n"
 EPOCH = 1_700_000_000
 # Reading and drawing a hundred thousand tasks takes a few seconds if it is not quadratic.
@@ -49,7 +49,7 @@ def letters(number: int) -> str:
     return word
 
 
-# Finding 4: tables and archives that expand.
+# Tables and archives that expand.
 
 
 def pack(path: Path, pieces: Iterable[bytes]) -> Path:
@@ -102,7 +102,7 @@ def huge_cell_in_a_table(tools: Tools, directory: Path) -> Outcome:
     return workflows(tools, "read", table)
 
 
-# Finding 5: names as paths.
+# Names as paths.
 
 
 def injected_outside(name: Callable[[Path], str]) -> Callable[[Tools, Path], Outcome]:
@@ -123,7 +123,7 @@ def injected_outside(name: Callable[[Path], str]) -> Callable[[Tools, Path], Out
     return attempt
 
 
-# Finding 11: quadratic time.
+# Quadratic time.
 
 
 def submit_directory(directory: Path, log: str, graph: str) -> Path:
@@ -185,7 +185,7 @@ def transfers(tools: Tools, directory: Path) -> Outcome:
     return judged_by_time(workflows(tools, "compare", log, log))
 
 
-# Finding 12: hostile logs.
+# Hostile logs.
 
 
 def cross_product(tools: Tools, directory: Path) -> Outcome:
@@ -267,7 +267,7 @@ def record_elsewhere(tools: Tools, directory: Path) -> Outcome:
     return outcome
 
 
-# Finding 15: names on terminals and in pages.
+# Names on terminals and in pages.
 
 
 def escape_codes(tools: Tools, directory: Path) -> Outcome:

@@ -24,7 +24,7 @@ impl Pushed {
             return;
         }
         for (name, counter, help) in [
-            ("tracewise_remote_write_samples_total", &self.samples, "Samples that the server took."),
+            ("tracewise_remote_write_samples_total", &self.samples, "Samples that the server accepted."),
             (
                 "tracewise_remote_write_samples_refused_total",
                 &self.refused,

@@ -144,7 +144,7 @@ fn expose_info(jobs: &[Arc<Job>], sink: &mut impl Sink) {
     sink.family(Family {
         name: "tracewise_job_info",
         kind: Kind::Info,
-        help: "What a job is called and where its control group lies.",
+        help: "Name and control group of a job.",
     });
     for job in jobs {
         let uid = job.uid.map_or_else(String::new, |uid| uid.to_string());

@@ -141,7 +141,7 @@ impl VerdictsOfEvent {
     }
 }
 
-/// What was said about an event.
+/// Verdicts about an event.
 #[utoipa::path(get, path = "/api/v1/events/{id}/verdicts", params(("id" = String, Path)), tag = "verdicts", responses(
     (status = 200, body = VerdictsOfEvent), (status = 404, body = ErrorBody),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]

@@ -12,6 +12,8 @@ use crate::{json_of, stdout_of, tracewise};
 pub fn make(what: &str, folder: &Path) -> Result<(), String> {
     match what {
         "a service that has reported two events" => events(&folder.join("data")),
+        // Where /var/lib/tracewise is in a test.
+        "an installed service that has reported two events" => events(&folder.join("var")),
         "two hours of data and small candidates" => night(folder),
         other => return Err(format!("{other:?} cannot be given")),
     }
