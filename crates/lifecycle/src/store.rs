@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sqlx::any::{AnyConnectOptions, AnyPoolOptions};
 use sqlx::pool::PoolConnection;
-use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Executor};
+use sqlx::{Any, AnyConnection, AnyPool, ConnectOptions, Connection, Executor};
 
 use crate::schema;
 
@@ -57,6 +57,12 @@ impl Store {
             options.after_connect(move |connection, _| Box::pin(prepare(connection, is_postgres)))
         };
         let options = AnyConnectOptions::from_str(url)?.disable_statement_logging();
+        if !is_postgres {
+            // A pool would try again for a while, and then not say why.
+            let mut connection = AnyConnection::connect_with(&options).await?;
+            prepare(&mut connection, is_postgres).await?;
+            connection.close().await?;
+        }
         let writer = pool(1).connect_with(options.clone()).await?;
         let readers = pool(N_READERS).connect_with(options).await?;
         let store = Self { writer, readers, is_postgres };
