@@ -315,7 +315,9 @@ fn a_submit_directory_in_an_archive_is_read_as_it_is_without_one() {
     let expected = read_one(&fixture("submit"), &Limits::default()).unwrap();
     assert!(read_one(&path, &Limits::default()).unwrap() == expected);
     let plain = fs::read(&path).unwrap();
-    for (end, bytes) in [("gz", gzip_of(&plain)), ("xz", xz_of(&plain)), ("zst", zstd::encode_all(&*plain, 0).unwrap())] {
+    for (end, bytes) in
+        [("gz", gzip_of(&plain)), ("xz", xz_of(&plain)), ("zst", zstd::encode_all(&*plain, 0).unwrap())]
+    {
         let compressed = folder.path().join(format!("run0001.tar.{end}"));
         fs::write(&compressed, &bytes).unwrap();
         assert!(read_one(&compressed, &Limits::default()).unwrap() == expected, "{end}");

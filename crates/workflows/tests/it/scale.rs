@@ -98,6 +98,38 @@ fn a_chain_without_a_graph() {
 }
 
 #[test]
+fn tasks_that_run_at_the_same_time_on_few_or_many_machines() {
+    for n_machines in [1, 300, N_TASKS] {
+        let attempt = |at: usize| {
+            // Thousands run at any time.
+            let start = 1.7e9 + 0.01 * at as f64;
+            TaskAttempt {
+                host: Some(format!("machine-{}", at % n_machines)),
+                execution: Span::new(start, start + 60.0 + (at % 97) as f64).ok(),
+                stage_in: None,
+                ..task(format!("t_{at}"), "t", start)
+            }
+        };
+        let attempts = (0..N_TASKS).map(attempt).collect();
+        let run = WorkflowRun { name: "crowd".into(), attempts, ..WorkflowRun::default() };
+        use_everywhere(&run);
+    }
+}
+
+#[test]
+fn names_that_end_in_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.csv");
+    let mut table = String::from(",type,ready,submit,execute_start,runtime\n");
+    for at in 0..N_TASKS {
+        writeln!(table, "mProject{at},compute,{at},{at},{at},5").unwrap();
+    }
+    fs::write(&path, table).unwrap();
+    let found = timed("reading", || read_one(&path, &Limits::default()).unwrap());
+    assert!(found.run.attempts.iter().all(|one| one.kind == "mProject"));
+}
+
+#[test]
 fn attempts_at_one_task() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("run.csv");
