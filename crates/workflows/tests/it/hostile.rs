@@ -196,7 +196,7 @@ fn every_reader_has_limits_and_names_the_setting() {
         ("tasks.log", submits, "limits.rows"),
         ("event.log", format!("{event}{}", "and so on\n".repeat(400_000)), "limits.record_bytes"),
         ("instance.json", format!("{{\"name\":\"{long}\"}}"), "limits.document_bytes"),
-        ("trace.txt", format!("name\tsubmit\tduration\n{long}"), "limits.document_bytes"),
+        ("trace.txt", format!("name\tsubmit\tduration\n{long}"), "limits.record_bytes"),
     ] {
         let error = refused(&folder.file(name, text), &limits);
         assert!(error.contains(setting), "{name}: {error}");
