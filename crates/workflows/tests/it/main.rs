@@ -15,3 +15,4 @@ mod properties;
 mod protocols;
 mod scale;
 mod states;
+mod stopwatch;

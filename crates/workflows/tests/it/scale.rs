@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use files::Limits;
 use workflows::classify::baseline::Baseline;
@@ -21,14 +20,16 @@ use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 use workflows::{Dataset, LabelledRun, Recording};
 use workload::Stop;
 
+use crate::stopwatch::Stopwatch;
+
 const N_TASKS: usize = 100_000;
-/// Generous for a busy machine without optimisation.
+/// Generous for a machine without optimisation.
 const MAX_SECONDS: f64 = 10.0;
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     let result = work();
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = watch.seconds();
     assert!(seconds < MAX_SECONDS, "{what} took {seconds:.1} s");
     result
 }
