@@ -226,7 +226,8 @@ impl TaskAttempt {
 
     /// How long it was held, without a hold that has not ended.
     pub fn held_seconds(&self) -> f64 {
-        self.holds.iter().map(|span| span.seconds()).sum()
+        // The sum of nothing would be −0.
+        self.holds.iter().fold(0.0, |sum, span| sum + span.seconds())
     }
 
     /// Whether its execution is over.
@@ -343,6 +344,7 @@ mod tests {
         let delays = removed.delays(100.0);
         assert_eq!((delays.queue, delays.runtime, delays.finish), (40.0, 0.0, 60.0));
         assert_eq!(removed.held_seconds(), 15.0);
+        assert!(attempt().held_seconds().is_sign_positive());
     }
 
     #[test]

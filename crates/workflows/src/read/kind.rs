@@ -86,10 +86,8 @@ impl Numbers {
 /// stay apart: `sha1`, `sha256` and `sha512` are not numbered one after another, and in `step1`, `step2` and `step3`, of
 /// which each waits for the one before it, the digits name a stage. Kinds that do not come from names stay.
 pub fn settle(run: &mut WorkflowRun) {
-    let names: HashSet<&TaskName> =
-        run.attempts.iter().map(|attempt| &attempt.task).chain(run.graph.tasks()).collect();
     let mut by_word: HashMap<&str, Numbers> = HashMap::new();
-    for task in names {
+    for task in run.attempts.iter().map(|attempt| &attempt.task).chain(run.graph.tasks()) {
         let Some((word, number)) = split_number(&task.0) else { continue };
         let Ok(parsed) = number.parse() else { continue };
         let numbers = by_word.entry(word).or_default();
@@ -173,9 +171,8 @@ mod tests {
         let stages = [("step1", "step2"), ("step2", "step3")];
         assert_eq!(kinds(&["step1", "step2", "step3"], &stages), ["step1", "step2", "step3"]);
         // What the file says about a kind is not changed.
-        let mut run = WorkflowRun::default();
-        run.attempts =
-            (1..5).map(|n| TaskAttempt::new(format!("x{n}"), TaskRole::Compute, "blast", 1)).collect();
+        let named = |number: u32| TaskAttempt::new(format!("x{number}"), TaskRole::Compute, "blast", 1);
+        let mut run = WorkflowRun { attempts: (1..5).map(named).collect(), ..WorkflowRun::default() };
         settle(&mut run);
         assert!(run.attempts.iter().all(|one| one.kind == "blast"));
     }

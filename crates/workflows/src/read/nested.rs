@@ -23,7 +23,7 @@ pub fn mark_nodes(run: &mut WorkflowRun, nodes: &HashSet<&str>) {
 
 /// Adds the tasks of sub-workflows to the run that contains their nodes. Tasks without parents wait for what the node
 /// waits for; what waits for the node, and the node itself, wait for tasks without children.
-pub fn merge(run: &mut WorkflowRun, nested: Vec<(String, WorkflowRun)>) -> std::result::Result<(), String> {
+pub fn merge(run: &mut WorkflowRun, nested: Vec<(String, WorkflowRun)>) -> Result<(), String> {
     let mut n_attempts: HashMap<TaskName, u32> = HashMap::new();
     for attempt in &run.attempts {
         *n_attempts.entry(attempt.task.clone()).or_default() += 1;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use files::Limits;
 use workflows::read::follow::LogFollower;
-use workflows::read::{read, read_one};
+use workflows::read::{RunState, read, read_one};
 use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 fn fixture(name: &str) -> PathBuf {
@@ -19,8 +19,10 @@ fn attempt<'a>(run: &'a WorkflowRun, task: &str, number: u32) -> &'a TaskAttempt
 
 #[test]
 fn a_submit_directory_and_its_database_give_the_same_run() {
-    let directory = read_one(&fixture("submit"), &Limits::default()).unwrap().run;
-    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db"), &Limits::default()).unwrap().run;
+    let directory = read_one(&fixture("submit"), &Limits::default()).unwrap();
+    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db"), &Limits::default()).unwrap();
+    assert_eq!([directory.state, database.state], [RunState::Ended; 2]);
+    let (directory, database) = (directory.run, database.run);
     assert_eq!(directory.attempts.len(), database.attempts.len());
     for one in &directory.attempts {
         let other = attempt(&database, &one.task.0, one.attempt);

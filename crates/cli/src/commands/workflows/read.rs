@@ -132,8 +132,8 @@ fn show(recording: &Recording) -> anyhow::Result<()> {
     let started: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
     let planned: BTreeSet<&TaskName> = run.graph.tasks().collect();
     let n_never = planned.difference(&started).count();
-    let mut open =
-        if recording.state == RunState::Running { ", still running".into() } else { String::new() };
+    let is_running = recording.state == RunState::Running;
+    let mut open = String::new();
     if n_open > 0 {
         open += &format!(", {n_open} not over");
     }
@@ -141,12 +141,12 @@ fn show(recording: &Recording) -> anyhow::Result<()> {
         open += &format!(", {n_held} held now");
     }
     if n_never > 0 {
-        let not_started =
-            if recording.state == RunState::Running { "have not started" } else { "never started" };
+        let not_started = if is_running { "have not started" } else { "never started" };
         open += &format!(", {n_never} of {} tasks {not_started}", planned.len());
     }
+    let state = if is_running { "still running, " } else { "" };
     print(&format!(
-        "\n{}: {} attempts{open} in {:.0} s; delays are means in seconds",
+        "\n{}: {state}{} attempts{open} in {:.0} s; delays are means in seconds",
         run.name,
         show_count(run.attempts.len() as u64),
         run.makespan()
