@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use files::{Limited, Limits};
 use proptest::prelude::*;
 use workflows::read::follow::LogParser;
-use workflows::read::follow::LogParser;
 use workflows::read::{dag, kickstart, read, table, wfformat};
 use workflows::workflow::{TaskAttempt, TaskRole};
 
@@ -47,10 +46,6 @@ fn read_with_all(bytes: &[u8]) {
     let mut meter = Limited::new(bytes, &Limits::default()).meter();
     let _ = table::read("run", bytes, &mut meter);
     let _ = wfformat::read(&text);
-    let mut log = LogParser::default();
-    let _ = log.push(text.as_bytes());
-    log.end();
-    let _ = log.recording("run");
     let _ = dag::parse(&text);
     let mut attempt = TaskAttempt::new("a", TaskRole::Compute, "a", 1);
     let _ = kickstart::add_records(&text, &mut attempt);
