@@ -12,8 +12,10 @@ use crate::limited::{Limited, Limits};
 const BUFFER_BYTES: usize = 1 << 16;
 /// The largest window of a zstd stream, as a power of two: what the `zstd` program accepts by default.
 const ZSTD_WINDOW_LOG: u32 = 27;
+/// Memory for decompressing xz, in KiB. `xz -9` needs 65 MiB.
+const XZ_MEMORY_KIB: u32 = 160 << 10;
 
-/// Opens a file; gzip and zstd are recognised by their first bytes and decompressed.
+/// Opens a file; gzip, xz and zstd are recognised by their first bytes and decompressed.
 pub fn open(path: &Path, limits: &Limits) -> Result<Limited<Box<dyn Read + Send>>> {
     let n_bytes = Arc::new(AtomicU64::new(0));
     let file = Counted { inner: File::open(path).map_err(Error::io(path))?, n_bytes: Arc::clone(&n_bytes) };
@@ -27,6 +29,10 @@ pub fn open(path: &Path, limits: &Limits) -> Result<Limited<Box<dyn Read + Send>
         }
         [0x1f, 0x8b, ..] => {
             let decoder = flate2::bufread::MultiGzDecoder::new(file);
+            Limited::decompressed(Box::new(decoder), limits, n_bytes)
+        }
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            let decoder = lzma_rust2::XzReader::new_mem_limit(file, true, XZ_MEMORY_KIB);
             Limited::decompressed(Box::new(decoder), limits, n_bytes)
         }
         _ => Limited::new(Box::new(file), limits),
@@ -81,12 +87,50 @@ mod tests {
         let mut encoder = zstd::Encoder::new(File::create(&zstd).unwrap(), 3).unwrap();
         (0..200).for_each(|_| encoder.write_all(&zeros).unwrap());
         encoder.finish().unwrap();
-        for path in [gzip, zstd] {
+        let xz = dir.path().join("bomb.xz");
+        let bytes: Vec<u8> = (0..200).flat_map(|_| &zeros).copied().collect();
+        std::fs::write(&xz, xz_of(&bytes)).unwrap();
+        for path in [gzip, zstd, xz] {
             let (n_bytes, outcome) = expand(&path);
             assert!(n_bytes < 100 << 20, "{n_bytes}");
             let error = outcome.unwrap_err().to_string();
             assert!(error.contains("limits.compression_ratio"), "{error}");
         }
+    }
+
+    fn xz_of(bytes: &[u8]) -> Vec<u8> {
+        let options = lzma_rust2::XzOptions::with_preset(0);
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn xz_is_decompressed_and_damage_or_a_huge_dictionary_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("text.xz");
+        let text: Vec<u8> = (0..300_000u32).flat_map(u32::to_le_bytes).collect();
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            let mut found = Vec::new();
+            open(&path, &Limits::default()).unwrap().read_to_end(&mut found).map(|_| found)
+        };
+        let whole = xz_of(&text);
+        assert_eq!(read(&whole).unwrap(), text);
+        // Streams may follow each other.
+        assert_eq!(read(&[xz_of(b"one, "), xz_of(b"two")].concat()).unwrap(), b"one, two");
+        assert!(read(&whole[..whole.len() / 2]).is_err());
+        let mut flipped = whole.clone();
+        flipped[whole.len() / 2] ^= 1;
+        assert!(read(&flipped).is_err());
+        // The header of the first block: its size, flags, and LZMA2 with a dictionary of 4 GiB.
+        let mut huge = whole;
+        assert_eq!(huge[14..16], [0x21, 1]);
+        huge[16] = 40;
+        let length = (usize::from(huge[12]) + 1) * 4;
+        let checksum = crc32fast::hash(&huge[12..12 + length - 4]);
+        huge[12 + length - 4..12 + length].copy_from_slice(&checksum.to_le_bytes());
+        assert!(read(&huge).unwrap_err().to_string().contains("mem_limit"));
     }
 
     #[test]

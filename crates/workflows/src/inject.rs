@@ -255,6 +255,9 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
         attempt.pre_script = span(old.pre_script);
         attempt.post_script = span(old.post_script);
         attempt.running_since = moved(old.running_since);
+        attempt.holds = old.holds.iter().filter_map(|hold| span(Some(*hold))).collect();
+        attempt.held_since = moved(old.held_since);
+        attempt.removed = moved(old.removed);
         let is_last = last_attempts.get(&old.task) == Some(&at);
         let mut end_at = |end: (f64, f64)| {
             ends.insert(&old.task, end);
@@ -279,6 +282,8 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
         attempt.stage_in = old.stage_in.and_then(|_| Span::new(start, start + stage_in).ok());
         attempt.stage_out = old.stage_out.and_then(|_| Span::new(end - stage_out, end).ok());
         let later = end - execution.end();
+        // A task that was removed while it ran is removed when it ends.
+        attempt.removed = old.removed.map(|removed| removed + later);
         attempt.post_script =
             old.post_script.and_then(|span| Span::new(span.start() + later, span.end() + later).ok());
         let moved = (old.end().unwrap_or(execution.end()), attempt.end().unwrap_or(end));
@@ -347,6 +352,37 @@ mod tests {
         );
         let weak = of("loss_0.01").delays();
         assert!(weak[0].stage_in < healthy[0].stage_in * 1.6);
+    }
+
+    #[test]
+    fn the_load_of_a_machine_is_the_mean_number_of_tasks_that_run_on_it() {
+        let span = |at: u32| {
+            let start = 1.7e9 + f64::from(at * at % 89);
+            Span::new(start, start + 1.0 + f64::from(at * 31 % 47)).unwrap()
+        };
+        let spans: Vec<Span> = (0..60).map(span).collect();
+        let load = Load::of(&spans);
+        for own in &spans {
+            let shared =
+                |other: &Span| (own.end().min(other.end()) - own.start().max(other.start())).max(0.0);
+            let expected = spans.iter().map(shared).sum::<f64>() / own.seconds();
+            assert!((load.mean_during(*own) - expected).abs() < 1e-6);
+        }
+    }
+
+    #[test]
+    fn holds_and_removals_move_with_the_task() {
+        let mut run = run();
+        let waiting = &mut run.attempts[2];
+        (waiting.execution, waiting.stage_in, waiting.stage_out) = (None, None, None);
+        waiting.holds = vec![Span::new(105.0, 110.0).unwrap()];
+        (waiting.held_since, waiting.removed) = (Some(120.0), Some(130.0));
+        let found = inject(&run, Fault::parse("hdd_20").unwrap(), &Machine::default(), 1).unwrap();
+        let (old, new) = (&run.attempts[2], &found.attempts[2]);
+        let shift = new.submitted.unwrap() - old.submitted.unwrap();
+        assert!(shift > 1.0);
+        assert_eq!(new.holds, [Span::new(105.0 + shift, 110.0 + shift).unwrap()]);
+        assert_eq!((new.held_since, new.removed), (Some(120.0 + shift), Some(130.0 + shift)));
     }
 
     #[test]

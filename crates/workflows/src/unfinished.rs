@@ -25,7 +25,15 @@ pub fn known_at(run: &WorkflowRun, time: f64) -> WorkflowRun {
             cpu_seconds: kept(attempt.cpu_seconds),
             stage_in_bytes: kept(attempt.stage_in_bytes),
             stage_out_bytes: kept(attempt.stage_out_bytes),
-            exit_code: attempt.exit_code.filter(|_| execution.is_some()),
+            holds: attempt.holds.iter().copied().filter(|span| span.end() <= time).collect(),
+            held_since: attempt
+                .holds
+                .iter()
+                .find(|span| (span.start()..span.end()).contains(&time))
+                .map(|span| span.start())
+                .or(past(attempt.held_since)),
+            removed: past(attempt.removed),
+            exit_code: attempt.exit_code.filter(|_| execution.is_some() || past(attempt.removed).is_some()),
             ..attempt.clone()
         }
     };
@@ -65,5 +73,22 @@ mod tests {
         assert!(half.attempts[0].is_over() && !half.attempts[1].is_over());
         assert_eq!(half.attempts[1].running_since, Some(6.0));
         assert_eq!(first_fraction(&run, 1.0), run);
+    }
+
+    #[test]
+    fn a_hold_is_open_until_it_ends_and_a_removal_is_unknown_before_it() {
+        let removed = TaskAttempt {
+            submitted: Some(0.0),
+            holds: vec![Span::new(10.0, 20.0).unwrap()],
+            removed: Some(30.0),
+            exit_code: Some(-1),
+            ..TaskAttempt::new("t", TaskRole::Compute, "t", 1)
+        };
+        let run = WorkflowRun { attempts: vec![removed], ..WorkflowRun::default() };
+        let at = |time: f64| known_at(&run, time).attempts.remove(0);
+        assert_eq!((at(15.0).held_since, at(15.0).held_seconds()), (Some(10.0), 0.0));
+        assert_eq!((at(25.0).held_since, at(25.0).held_seconds()), (None, 10.0));
+        assert!(at(25.0).removed.is_none() && !at(25.0).is_over());
+        assert_eq!(known_at(&run, 30.0), run);
     }
 }

@@ -111,6 +111,15 @@ pub struct TaskAttempt {
     pub stage_out_bytes: Option<f64>,
     /// How often the batch system held or evicted it.
     pub n_interruptions: u32,
+    /// When it was held: until it was released, executed or removed.
+    #[serde(default)]
+    pub holds: Vec<Span>,
+    /// Since when it is held, until it is released.
+    #[serde(default)]
+    pub held_since: Option<f64>,
+    /// When it was removed from the batch system before it ended by itself.
+    #[serde(default)]
+    pub removed: Option<f64>,
     pub exit_code: Option<i32>,
 }
 
@@ -134,7 +143,10 @@ impl Hash for TaskAttempt {
             self.cpu_seconds,
             self.stage_in_bytes,
             self.stage_out_bytes,
+            self.held_since,
+            self.removed,
         ];
+        self.holds.hash(state);
         (&self.task, self.attempt, &self.host, self.exit_code).hash(state);
         numbers.map(|number| number.map(bits)).hash(state);
         (self.pre_script, self.execution, self.stage_in, self.stage_out, self.post_script).hash(state);
@@ -149,7 +161,7 @@ pub struct Delays {
     pub pre_script: f64,
     /// The workflow system prepared and submitted the task (without the pre-script).
     pub wms_delay: f64,
-    /// Submitted, but not yet executing: the queue of the batch system.
+    /// Submitted, but not yet executing: the queue of the batch system. The time held is part of it.
     pub queue: f64,
     pub stage_in: f64,
     /// Execution without staging.
@@ -197,6 +209,9 @@ impl TaskAttempt {
             stage_in_bytes: None,
             stage_out_bytes: None,
             n_interruptions: 0,
+            holds: Vec::new(),
+            held_since: None,
+            removed: None,
             exit_code: None,
         }
     }
@@ -204,8 +219,15 @@ impl TaskAttempt {
     /// The latest time known of it.
     pub fn end(&self) -> Option<f64> {
         let spans = [self.pre_script, self.execution, self.post_script];
-        let moments = [self.ready, self.submitted, self.running_since].into_iter().flatten();
-        spans.into_iter().flatten().map(Span::end).chain(moments).max_by(f64::total_cmp)
+        let spans = spans.into_iter().flatten().chain(self.holds.iter().copied());
+        let moments = [self.ready, self.submitted, self.running_since, self.held_since, self.removed];
+        spans.map(Span::end).chain(moments.into_iter().flatten()).max_by(f64::total_cmp)
+    }
+
+    /// How long it was held, without a hold that has not ended.
+    pub fn held_seconds(&self) -> f64 {
+        // The sum of nothing would be −0.
+        self.holds.iter().fold(0.0, |sum, span| sum + span.seconds())
     }
 
     /// Whether its execution is over.
@@ -227,7 +249,7 @@ impl TaskAttempt {
             ready: between(Some(workflow_start), self.ready),
             pre_script,
             wms_delay: (between(self.ready, self.submitted) - pre_script).max(0.0),
-            queue: between(self.submitted, self.execution.map(Span::start)),
+            queue: between(self.submitted, self.execution.map(Span::start).or(self.removed)),
             stage_in,
             runtime: (seconds(self.execution) - stage_in - stage_out).max(0.0),
             stage_out,
@@ -306,6 +328,23 @@ mod tests {
         assert_eq!(delays, expected);
         let sum: f64 = delays.parts().iter().map(|(_, seconds)| seconds).sum();
         assert_eq!(sum, delays.finish - 1.0, "the post-script started a second after the execution");
+    }
+
+    #[test]
+    fn a_task_that_is_removed_from_the_queue_waited_until_then() {
+        let removed = TaskAttempt {
+            execution: None,
+            stage_in: None,
+            stage_out: None,
+            post_script: None,
+            holds: vec![Span::new(130.0, 145.0).unwrap()],
+            removed: Some(160.0),
+            ..attempt()
+        };
+        let delays = removed.delays(100.0);
+        assert_eq!((delays.queue, delays.runtime, delays.finish), (40.0, 0.0, 60.0));
+        assert_eq!(removed.held_seconds(), 15.0);
+        assert!(attempt().held_seconds().is_sign_positive());
     }
 
     #[test]

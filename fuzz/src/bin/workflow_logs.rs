@@ -1,4 +1,4 @@
-//! Logs of Pegasus, DAGMan and HTCondor: no bytes make the parser panic, and two pieces give the same run as the whole.
+//! Logs of Pegasus, DAGMan, HTCondor and Nextflow: no bytes make the parser panic, and two pieces give the same run as the whole.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

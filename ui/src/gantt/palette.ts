@@ -8,6 +8,7 @@ const PARTS: Record<string, { name: string; light: string; dark: string }> = {
   wms_delay: { name: 'workflow system', light: '#c9d0d8', dark: '#46505d' },
   pre_script: { name: 'pre-script', light: '#97a3b0', dark: '#6d7987' },
   queue: { name: 'queue', light: '#f0d777', dark: '#8f7d2c' },
+  held: { name: 'held', light: '#d55e00', dark: '#f08a3c' },
   stage_in: { name: 'stage in', light: '#009e73', dark: '#2fc294' },
   runtime: { name: 'runtime', light: '#0072b2', dark: '#4aa3e8' },
   stage_out: { name: 'stage out', light: '#cc79a7', dark: '#e59cc6' },

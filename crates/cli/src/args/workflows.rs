@@ -66,10 +66,12 @@ fn parse_labelled(text: &str) -> Result<(String, PathBuf), String> {
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "The format of the file is recognised: FlowBench tables, submit directories and jobstate.log of Pegasus, \
-    *.dagman.out, HTCondor event logs, stampede databases, WfFormat, and Nextflow's trace.txt. Tasks of a sub-workflow are \
-    shown as <node>/<task>.\n\nDelays, in seconds: ready (since the start of the workflow), pre_script, wms_delay, queue, \
-    stage_in, runtime (without staging), stage_out, post_script.\n\nExamples:\n  \
+    *.dagman.out, HTCondor event logs, stampede databases, WfFormat, Nextflow's trace.txt, and a submit directory in a .tar, \
+    .tar.gz, .tar.xz or .tar.zst. Tasks of a sub-workflow are shown as <node>/<task>.\n\nDelays, in seconds: ready (since \
+    the start of the workflow), pre_script, wms_delay, queue, held (part of queue), stage_in, runtime (without staging), \
+    stage_out, post_script.\n\nExamples:\n  \
     tracewise workflows read run.csv\n  tracewise workflows read submit/run0001 --json\n  \
+    tracewise workflows read run0001.tar.xz\n  \
     tracewise workflows read process-0.stampede.db --json"
 )]
 pub struct ReadArgs {
@@ -216,13 +218,14 @@ pub struct EvaluateRunsArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Follows jobstate.log, *.dagman.out, an HTCondor event log, or a submit directory with its sub-workflows. Only \
-    what was appended is read. Ends with the run or with Ctrl-C; HTCondor event logs do not say when a workflow is \
-    over.\n\nExamples:\n  tracewise workflows follow submit/run0001\n  \
+    after_help = "Follows jobstate.log, *.dagman.out, an HTCondor event log (such as *.nodes.log), Nextflow's trace.txt, a \
+    stampede database, or a submit directory with its sub-workflows. Of logs, only what was appended is read. Ends with the \
+    run or with Ctrl-C; HTCondor event logs and traces of Nextflow do not say when a workflow is over.\n\nExamples:\n  \
+    tracewise workflows follow submit/run0001\n  tracewise workflows follow trace.txt --every 30s\n  \
     tracewise workflows follow --model model submit/run0001 --every 30s --json"
 )]
 pub struct FollowArgs {
-    /// A log or a submit directory
+    /// A log, a database or a submit directory
     pub log: PathBuf,
     /// The directory of a trained model: classify the run as it goes on
     #[arg(long, value_name = "DIR")]

@@ -283,3 +283,28 @@ fn limits_of_the_configuration_apply_to_logs() {
     stdout_of(&mut read("2"));
     assert!(refused(&mut read("1")).contains("raise the setting limits.rows"));
 }
+
+#[test]
+fn runs_that_are_held_up_or_have_only_started_are_shown() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("jobstate.log");
+    let started = "1700000000 INTERNAL *** DAGMAN_STARTED 1.0 ***\n";
+    std::fs::write(&log, started).unwrap();
+    let read = json_of(tracewise().args(["workflows", "read", "--json"]).arg(&log));
+    assert_eq!((&read["state"], &read["attempts"]), (&"running".into(), &serde_json::json!([])));
+    let table = stdout_of(tracewise().args(["workflows", "read"]).arg(&log));
+    assert!(table.contains("still running, 0 attempts in 0 s"), "{table}");
+    let events = "1700000010 a SUBMIT 2.0 local - 1\n1700000020 a JOB_HELD 2.0 local - 1\n\
+        1700000080 a JOB_RELEASED 2.0 local - 1\n1700000090 a JOB_ABORTED 2.0 local - 1\n\
+        1700000010 b SUBMIT 3.0 local - 2\n1700000030 b JOB_HELD 3.0 local - 2\n";
+    std::fs::write(&log, started.to_owned() + events).unwrap();
+    let read = json_of(tracewise().args(["workflows", "read", "--json"]).arg(&log));
+    let [a, b] = [&read["attempts"][0], &read["attempts"][1]];
+    assert_eq!((&a["held_seconds"], &a["removed"]), (&60.0.into(), &1_700_000_090.0.into()));
+    assert_eq!((&b["held_since"], &b["removed"]), (&1_700_000_030.0.into(), &serde_json::Value::Null));
+    let table = stdout_of(tracewise().args(["workflows", "read"]).arg(&log));
+    assert!(table.contains("REMOVED") && table.contains("HELD") && table.contains("60.0"), "{table}");
+    assert!(table.contains("still running, 2 attempts, 1 not over, 1 held now in 80 s"), "{table}");
+    let followed = stdout_of(tracewise().args(["workflows", "follow", "--once"]).arg(&log));
+    assert!(followed.contains("running, 1 of 2 attempts over, 1 failed, 1 held, 1 removed"), "{followed}");
+}

@@ -66,9 +66,15 @@ impl Band<'_> {
     fn name(&self) -> String {
         let first = self.rows[0];
         match self.rows.len() {
-            1 if first.attempt > 1 => format!("{} (attempt {})", first.task, first.attempt),
-            1 => first.task.clone(),
-            many if self.rows.iter().all(|row| row.kind == first.kind) => format!("{} × {many}", first.kind),
+            1 => {
+                let number = (first.attempt > 1).then(|| format!("attempt {}", first.attempt));
+                let note = first.note.map(|note| note.name().to_owned());
+                let notes: Vec<String> = number.into_iter().chain(note).collect();
+                with_notes(&first.task, &notes)
+            }
+            many if self.rows.iter().all(|row| row.kind == first.kind) => {
+                shortened(&format!("{} × {many}", first.kind), MAX_CHARACTERS)
+            }
             many => format!("{many} tasks of several kinds"),
         }
     }
@@ -125,7 +131,7 @@ fn named(gantt: &Gantt, width: f64) -> String {
             "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\" fill=\"{fill}\"{weight}>{}</text>",
             LEFT - 6.0,
             y + ROW - 3.0,
-            escaped(&shortened(&band.name()))
+            escaped(&band.name())
         );
         // Tasks that share a row are drawn over each other with low opacity.
         let opacity = (1.0 / band.rows.len() as f64).max(0.08);
@@ -171,7 +177,7 @@ fn named(gantt: &Gantt, width: f64) -> String {
 
 fn legend(text: &mut String, width: f64) {
     let shown = Part::ALL.into_iter().filter(|part| !matches!(part, Part::Ready | Part::Finished));
-    let step = ((width - LEFT) / 9.0).min(104.0);
+    let step = ((width - LEFT) / 10.0).min(104.0);
     for (at, part) in shown.enumerate() {
         let x = LEFT + at as f64 * step;
         let _ = write!(
@@ -182,7 +188,7 @@ fn legend(text: &mut String, width: f64) {
             part.name()
         );
     }
-    let x = LEFT + 7.0 * step;
+    let x = LEFT + 8.0 * step;
     let _ = write!(
         text,
         "<rect x=\"{x:.1}\" y=\"30.5\" width=\"9\" height=\"9\" fill=\"none\" stroke=\"#111\"/>\
@@ -223,9 +229,18 @@ fn clock(seconds: f64, step: f64) -> String {
 /// Characters that fit next to the chart.
 const MAX_CHARACTERS: usize = 34;
 
-fn shortened(name: &str) -> String {
+fn shortened(name: &str, max_characters: usize) -> String {
     match name.chars().count() {
-        count if count <= MAX_CHARACTERS => name.to_owned(),
-        _ => name.chars().take(MAX_CHARACTERS - 1).chain(['…']).collect(),
+        count if count <= max_characters => name.to_owned(),
+        _ => name.chars().take(max_characters - 1).chain(['…']).collect(),
     }
+}
+
+/// A name with notes in brackets, which stay readable if the name is long.
+fn with_notes(name: &str, notes: &[String]) -> String {
+    if notes.is_empty() {
+        return shortened(name, MAX_CHARACTERS);
+    }
+    let notes = format!(" ({})", notes.join(", "));
+    shortened(name, MAX_CHARACTERS.saturating_sub(notes.len()).max(10)) + &notes
 }

@@ -22,6 +22,7 @@ pub enum Part {
     WmsDelay,
     PreScript,
     Queue,
+    Held,
     StageIn,
     Runtime,
     StageOut,
@@ -30,11 +31,12 @@ pub enum Part {
 }
 
 impl Part {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ready,
         Self::WmsDelay,
         Self::PreScript,
         Self::Queue,
+        Self::Held,
         Self::StageIn,
         Self::Runtime,
         Self::StageOut,
@@ -48,7 +50,8 @@ impl Part {
             Self::Ready => [0xea, 0x43, 0x35],
             Self::WmsDelay => [0xfb, 0xbc, 0x03],
             Self::PreScript => [0x33, 0xa8, 0x53],
-            Self::Queue => [0x74, 0x02, 0x64],
+            // The time held is part of the queue in the published charts.
+            Self::Queue | Self::Held => [0x74, 0x02, 0x64],
             Self::StageIn => [0x00, 0x00, 0x00],
             Self::Runtime => [0x4c, 0xd1, 0x95],
             Self::StageOut => [0x42, 0x85, 0xf4],
@@ -64,6 +67,7 @@ impl Part {
             Self::WmsDelay => [0xd9, 0xd9, 0xd9],
             Self::PreScript => [0xb3, 0x9d, 0xdb],
             Self::Queue => [0xf3, 0xd9, 0x8b],
+            Self::Held => [0xe0, 0x6c, 0x9f],
             Self::StageIn => [0xd9, 0x5f, 0x02],
             Self::Runtime => [0x1b, 0x7f, 0x79],
             Self::StageOut => [0x75, 0x70, 0xb3],
@@ -77,11 +81,33 @@ impl Part {
             Self::WmsDelay => "wms_delay",
             Self::PreScript => "pre_script",
             Self::Queue => "queue",
+            Self::Held => "held",
             Self::StageIn => "stage_in",
             Self::Runtime => "runtime",
             Self::StageOut => "stage_out",
             Self::PostScript => "post_script",
             Self::Finished => "finished",
+        }
+    }
+}
+
+/// What cannot be seen in the parts of a row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowNote {
+    Held,
+    Removed,
+}
+
+impl RowNote {
+    fn of(attempt: &TaskAttempt) -> Option<Self> {
+        let removed = attempt.removed.map(|_| Self::Removed);
+        removed.or(attempt.held_since.map(|_| Self::Held))
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Held => "held",
+            Self::Removed => "removed",
         }
     }
 }
@@ -94,9 +120,11 @@ pub struct Row {
     pub role: TaskRole,
     pub attempt: u32,
     pub has_failed: bool,
+    /// Whether it was removed from the batch system, or is held now.
+    pub note: Option<RowNote>,
     pub is_critical: bool,
     /// The end of each part, in seconds since the start of the run.
-    pub ends: [f64; 9],
+    pub ends: [f64; Part::ALL.len()],
 }
 
 impl Row {
@@ -129,11 +157,14 @@ impl Gantt {
     pub fn new(run: &WorkflowRun) -> Self {
         let mut rows: Vec<Row> = Vec::with_capacity(run.attempts.len());
         for (attempt, delays) in run.attempts.iter().zip(run.delays()) {
+            // Held attempts wait in the queue again when they are released.
+            let held = attempt.held_seconds().min(delays.queue);
             let seconds = [
                 delays.ready,
                 delays.wms_delay,
                 delays.pre_script,
-                delays.queue,
+                delays.queue - held,
+                held,
                 delays.stage_in,
                 delays.runtime,
                 delays.stage_out,
@@ -151,6 +182,7 @@ impl Gantt {
                 role: attempt.role,
                 attempt: attempt.attempt,
                 has_failed: attempt.exit_code.is_some_and(|code| code != 0),
+                note: RowNote::of(attempt),
                 is_critical: false,
                 ends,
             });

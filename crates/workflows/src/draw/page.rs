@@ -4,7 +4,7 @@
 use report::{escaped, script_json};
 use serde_json::json;
 
-use super::{Gantt, Part};
+use super::{Gantt, Part, RowNote};
 
 const STYLE: &str = "body{font:14px/1.4 system-ui,sans-serif;color:#222;margin:1rem}h1{font-size:1.2rem;margin:0 0 .5rem}\
 canvas{width:100%;height:calc(100vh - 9rem);border:1px solid #ddd;cursor:grab;display:block}\
@@ -22,7 +22,7 @@ const sx=(w-left)/(view.t1-view.t0),sy=bottom/(view.r1-view.r0),step=Math.max(1,
 for(let r=Math.max(0,Math.floor(view.r0/step)*step);r<Math.min(rows.length,view.r1);r+=step){const row=rows[r],y=(r-view.r0)*sy,height=Math.max(1,sy*step-(sy>5?1:0));
 let from=0;row.e.forEach((to,p)=>{if(to>from&&data.parts[p].shown){const x0=Math.max(left,left+(from-view.t0)*sx),x1=Math.min(w,left+(to-view.t0)*sx);
 if(x1>x0){ctx.fillStyle=data.parts[p].colour;ctx.fillRect(x0,y,Math.max(.5,x1-x0),height)}}from=Math.max(from,to)});
-if(row.c&&sy>3){ctx.strokeStyle='#111';const x0=Math.max(left,left+(row.e[0]-view.t0)*sx);ctx.strokeRect(x0+.5,y+.5,Math.max(1,(row.e[7]-row.e[0])*sx-1),Math.max(1,height-1))}
+if(row.c&&sy>3){ctx.strokeStyle='#111';const x0=Math.max(left,left+(row.e[0]-view.t0)*sx);ctx.strokeRect(x0+.5,y+.5,Math.max(1,(row.e[8]-row.e[0])*sx-1),Math.max(1,height-1))}
 if(sy>9){ctx.fillStyle=row.f?'#c62828':'#333';ctx.font=Math.min(12,sy-1)+'px sans-serif';ctx.textBaseline='middle';ctx.fillText((row.n+(row.a>1?' (attempt '+row.a+')':'')).slice(0,30),2,y+height/2)}}
 ctx.fillStyle='#555';ctx.font='11px sans-serif';ctx.textBaseline='alphabetic';
 for(let i=0;i<=8;i++){const t=view.t0+(view.t1-view.t0)*i/8;ctx.fillText(Math.round(t)+' s',Math.min(w-40,left+(t-view.t0)*sx),h-4)}}
@@ -36,7 +36,7 @@ let held=null;canvas.addEventListener('mousedown',e=>{held={x:e.clientX,y:e.clie
 canvas.addEventListener('mousemove',e=>{if(held){const dt=(held.x-e.clientX)/(canvas.clientWidth-left)*(held.t1-held.t0),dr=(held.y-e.clientY)/(canvas.clientHeight-18)*(held.r1-held.r0);
 const t=Math.min(Math.max(dt,-held.t0),data.seconds-held.t1),r=Math.min(Math.max(dr,-held.r0),rows.length-held.r1);view={t0:held.t0+t,t1:held.t1+t,r0:held.r0+r,r1:held.r1+r};draw();return}
 const row=rows[Math.floor(at(e).r)];if(!row){tip.style.display='none';return}
-let from=0,text=row.n+'  ('+row.k+', attempt '+row.a+(row.f?', failed':'')+(row.c?', on the critical path':'')+')';
+let from=0,text=row.n+'  ('+row.k+', attempt '+row.a+(row.f?', failed':'')+(row.s?', '+row.s:'')+(row.c?', on the critical path':'')+')';
 row.e.forEach((to,p)=>{if(to>from+.0005)text+='\n'+data.parts[p].name+': '+(to-from).toFixed(1)+' s';from=Math.max(from,to)});
 tip.textContent=text;tip.style.display='block';tip.style.left=Math.min(innerWidth-260,e.clientX+14)+'px';tip.style.top=Math.min(innerHeight-180,e.clientY+14)+'px'});
 canvas.addEventListener('mouseleave',()=>tip.style.display='none');
@@ -60,7 +60,7 @@ pub fn html(gantt: &Gantt) -> String {
         .iter()
         .map(|row| {
             json!({ "n": row.task, "k": row.kind, "a": row.attempt, "f": row.has_failed, "c": row.is_critical,
-                "e": row.ends.map(round) })
+                "s": row.note.map(RowNote::name), "e": row.ends.map(round) })
         })
         .collect();
     let data = script_json(&json!({ "seconds": round(gantt.seconds), "parts": parts, "rows": rows }));

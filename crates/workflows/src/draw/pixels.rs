@@ -55,7 +55,7 @@ pub fn draw(gantt: &Gantt, width: usize, height: usize) -> Pixels {
     Pixels { width, height, bytes }
 }
 
-fn draw_line(gantt: &Gantt, row: usize, scale: f64, colours: &[[f32; 3]; 9], line: &mut [f32]) {
+fn draw_line(gantt: &Gantt, row: usize, scale: f64, colours: &[[f32; 3]; Part::ALL.len()], line: &mut [f32]) {
     line.fill(0.0);
     let width = line.len() / 3;
     let mut from = 0.0f64;

@@ -19,6 +19,7 @@ const MAX_DEPTH: usize = 16;
 pub fn is_archive(first: &[u8]) -> bool {
     first.starts_with(&[0x1f, 0x8b])
         || first.starts_with(&[0x28, 0xb5, 0x2f, 0xfd])
+        || first.starts_with(b"\xfd7zXZ\0")
         || first.get(MARK_AT..).is_some_and(|rest| rest.starts_with(b"ustar"))
 }
 

@@ -10,18 +10,22 @@ use std::path::{Path, PathBuf};
 use files::{LimitExceeded, Limits};
 
 use super::run_builder::RunBuilder;
+use super::stampede::{self, StampedeFollower};
 use super::submit_directory::SubmitDirectory;
-use super::{Format, Recording, SNIFF_BYTES, dagman, event_log, jobstate, name_of};
+use super::{
+    Format, Recording, RunState, SNIFF_BYTES, dagman, event_log, first_bytes, jobstate, name_of, nextflow,
+};
 use crate::error::{Error, Result};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 1 << 20;
 
-/// Follows a log, or a submit directory with its log, records and sub-workflows.
+/// Follows a log, a submit directory with its log, records and sub-workflows, or a stampede database.
 #[derive(Debug)]
 pub struct RunFollower {
     source: Source,
     name: String,
+    is_over: bool,
     reported: HashSet<String>,
 }
 
@@ -29,6 +33,7 @@ pub struct RunFollower {
 enum Source {
     Log(Box<LogFollower>),
     Directory(Box<SubmitDirectory>),
+    Database(Box<StampedeFollower>),
 }
 
 /// The state of a followed run after something was appended to its logs.
@@ -43,34 +48,31 @@ impl RunFollower {
     pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
         let source = if path.is_dir() {
             Source::Directory(Box::new(SubmitDirectory::open(path, limits)?))
+        } else if stampede::is_database(&first_bytes(path)?) {
+            Source::Database(Box::new(StampedeFollower::open(path, limits)?))
         } else {
             Source::Log(Box::new(LogFollower::open(path, limits)?))
         };
-        Ok(Self { source, name: name_of(path), reported: HashSet::new() })
+        Ok(Self { source, name: name_of(path), is_over: false, reported: HashSet::new() })
     }
 
     /// Reads what was appended since the last call; `None` if that was nothing.
     pub fn poll(&mut self) -> Result<Option<Update>> {
-        let is_longer = match &mut self.source {
-            Source::Log(log) => log.catch_up()?,
-            Source::Directory(directory) => directory.catch_up()?,
-        };
-        if !is_longer {
-            return Ok(None);
-        }
         let recording = match &mut self.source {
-            Source::Log(log) => log.recording(&self.name),
-            Source::Directory(directory) => directory.recording()?,
+            Source::Log(log) => log.catch_up()?.then(|| log.recording(&self.name)),
+            Source::Directory(directory) => {
+                directory.catch_up()?.then(|| directory.recording()).transpose()?
+            }
+            Source::Database(database) => database.poll()?,
         };
-        Ok(Some(Update { recording, is_over: self.is_over() }))
+        let Some(recording) = recording else { return Ok(None) };
+        self.is_over = recording.state == RunState::Ended;
+        Ok(Some(Update { recording, is_over: self.is_over }))
     }
 
     /// Whether the workflow has ended.
     pub fn is_over(&self) -> bool {
-        match &self.source {
-            Source::Log(log) => log.builder().is_over(),
-            Source::Directory(directory) => directory.is_over(),
-        }
+        self.is_over
     }
 
     /// Whether a message has not been returned `true` for before. Messages that differ only in the count at their
@@ -132,8 +134,19 @@ impl LogFollower {
         &mut self.parser.builder
     }
 
+    /// Whether it has a task, or says that the workflow has started.
+    pub fn is_begun(&self) -> bool {
+        let parser = &self.parser;
+        parser.n_attempts() > 0 || parser.trace.is_some() || parser.builder.state() != RunState::Unknown
+    }
+
+    /// The run as known now, with what this log alone cannot tell.
     pub fn recording(&self, name: &str) -> Recording {
-        self.parser.builder.recording(name)
+        let mut recording = self.parser.recording(name);
+        if let Some(lacks) = self.parser.format.and_then(Format::lacks) {
+            recording.warnings.insert(0, lacks.to_owned());
+        }
+        recording
     }
 }
 
@@ -150,6 +163,8 @@ pub struct LogParser {
     event_bytes: usize,
     names: event_log::NodeNames,
     builder: RunBuilder,
+    /// The rows of a Nextflow trace, which is not a log of events.
+    trace: Option<nextflow::Trace>,
     n_lines: u64,
 }
 
@@ -172,7 +187,7 @@ impl LogParser {
     fn check_limits(&self) -> std::result::Result<(), LimitExceeded> {
         let Limits { file_bytes, record_bytes, rows, .. } = self.limits;
         let n_record_bytes = (self.partial_line.len() + self.event_bytes) as u64;
-        let n_attempts = self.builder.attempts().len() as u64;
+        let n_attempts = self.n_attempts() as u64;
         for (found, what, limit, setting) in [
             (self.n_bytes, "its size in bytes", file_bytes, "file_bytes"),
             (n_record_bytes, "one record in bytes", record_bytes, "record_bytes"),
@@ -197,10 +212,11 @@ impl LogParser {
                 return Ok(());
             }
             let found = Format::of(&whole[..whole.len().min(SNIFF_BYTES)]);
-            let found =
-                found.filter(|format| matches!(format, Format::Jobstate | Format::Dagman | Format::EventLog));
-            let found = found
-                .ok_or("not a log that can be followed: expected jobstate.log, *.dagman.out or an HTCondor event log")?;
+            let found = found.filter(|format| format.is_log());
+            let found = found.ok_or(
+                "not a log that can be followed: expected jobstate.log, *.dagman.out, an HTCondor event log or \
+                 Nextflow's trace.txt",
+            )?;
             self.format = Some(found);
         }
         let rest = self.partial_line.split_off(end + 1);
@@ -218,6 +234,13 @@ impl LogParser {
             return;
         }
         let parsed = match self.format {
+            Some(Format::Nextflow) => {
+                match &mut self.trace {
+                    Some(trace) => trace.push(line, self.n_lines),
+                    None => self.trace = Some(nextflow::Trace::new(line)),
+                }
+                Ok(())
+            }
             Some(Format::Jobstate) => jobstate::apply(line, &mut self.builder),
             Some(Format::Dagman) => dagman::apply(line, &mut self.builder),
             _ if line == event_log::END => {
@@ -238,14 +261,29 @@ impl LogParser {
 
     /// Notes that nothing more will come, and warns if the last line is cut off.
     pub fn end(&mut self) {
+        if let Some(trace) = &mut self.trace {
+            let last = std::mem::take(&mut self.partial_line);
+            let last = String::from_utf8_lossy(&last);
+            match last.trim_end_matches(['\r', '\n']) {
+                "" => {}
+                row if trace.is_whole(row) => trace.push(row, self.n_lines + 1),
+                _ => trace.warn("the last line is cut off and skipped".into()),
+            }
+        }
         if !self.partial_line.is_empty() || !self.event.is_empty() {
             self.builder.warn("the last line is cut off and skipped".into());
         }
     }
 
+    /// The attempts that have been read.
+    fn n_attempts(&self) -> usize {
+        self.trace.as_ref().map_or(self.builder.attempts().len(), nextflow::Trace::n_attempts)
+    }
+
     /// The run as known now.
     pub fn recording(&self, name: &str) -> Recording {
-        self.builder.recording(name)
+        let trace = self.trace.as_ref().map(|trace| trace.recording(name));
+        trace.unwrap_or_else(|| self.builder.recording(name))
     }
 }
 

@@ -18,6 +18,7 @@ pub fn apply(line: &str, builder: &mut RunBuilder) -> Result<(), String> {
     let at = values::parse_time(words.first().copied().unwrap_or_default())?;
     if words.get(1) == Some(&"INTERNAL") {
         match words.get(3) {
+            Some(&"MONITORD_STARTED") => builder.watch(),
             Some(&"DAGMAN_STARTED") => builder.start(at),
             Some(&"DAGMAN_FINISHED") => builder.finish(),
             _ => {}

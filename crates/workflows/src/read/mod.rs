@@ -9,6 +9,7 @@ pub mod follow;
 pub mod jobstate;
 pub mod kickstart;
 pub mod kind;
+mod nested;
 pub mod nextflow;
 mod record_file;
 pub mod run_builder;
@@ -24,16 +25,40 @@ use std::io::Read as _;
 use std::path::Path;
 
 use files::{Limited, Limits};
+use serde::Serialize;
 
 use crate::workflow::WorkflowRun;
 
 use self::follow::LogFollower;
 use crate::error::{Error, Result};
 
+/// How far a workflow was when its log was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RunState {
+    /// The file does not say whether the workflow has ended.
+    #[default]
+    Unknown,
+    /// It has started, and no end is logged.
+    Running,
+    Ended,
+}
+
+impl RunState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "end unknown",
+            Self::Running => "running",
+            Self::Ended => "over",
+        }
+    }
+}
+
 /// A run with what its file says about it.
 #[derive(Debug, Clone, Default, PartialEq, Hash)]
 pub struct Recording {
     pub run: WorkflowRun,
+    pub state: RunState,
     /// The fault of each attempt, if the file labels attempts; `None` is healthy.
     pub labels: Vec<Option<String>>,
     /// What was skipped or corrected while reading.
@@ -98,6 +123,22 @@ pub enum Format {
 const SNIFF_BYTES: usize = 4_096;
 
 impl Format {
+    /// Whether it is read line by line, also while it grows.
+    fn is_log(self) -> bool {
+        matches!(self, Self::Jobstate | Self::Dagman | Self::EventLog | Self::Nextflow)
+    }
+
+    /// What a log of this format alone does not have, and what cannot be judged without it.
+    fn lacks(self) -> Option<&'static str> {
+        match self {
+            Self::Jobstate | Self::Dagman => Some(
+                "this log alone has no hosts, CPU times, staging times, byte counts or dependencies, so faults of CPU, \
+                 disk, network or single machines cannot be judged; the submit directory has them",
+            ),
+            _ => None,
+        }
+    }
+
     /// The format of a file that begins with these bytes.
     pub fn of(first: &[u8]) -> Option<Self> {
         if stampede::is_database(first) {
@@ -122,10 +163,7 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
     if path.is_dir() {
         return submit_directory::read(path, limits).map(|one| vec![one]);
     }
-    let mut file = File::open(path).map_err(Error::io(path))?;
-    let mut first = vec![0; SNIFF_BYTES];
-    let length = file.read(&mut first).map_err(Error::io(path))?;
-    first.truncate(length);
+    let first = first_bytes(path)?;
     if first.is_empty() {
         return Err(Error::file(path, "the file is empty"));
     }
@@ -151,12 +189,11 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
             Ok(vec![one])
         }
         Format::WfFormat => wfformat::read(&whole()?).map_err(wrong).map(|one| vec![one]),
-        Format::Nextflow => nextflow::read(&name, &whole()?).map_err(wrong).map(|one| vec![one]),
-        Format::Jobstate | Format::Dagman | Format::EventLog => {
+        Format::Jobstate | Format::Dagman | Format::EventLog | Format::Nextflow => {
             let mut log = LogFollower::open(path, limits)?;
             log.catch_up()?;
             log.end();
-            if log.builder().is_empty() {
+            if !log.is_begun() {
                 return Err(wrong("the log contains no submitted task".into()));
             }
             Ok(vec![log.recording(&name)])
@@ -166,13 +203,25 @@ pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
 
 /// Reads a file that contains a single run.
 pub fn read_one(path: &Path, limits: &Limits) -> Result<Recording> {
-    let mut runs = read(path, limits)?;
+    only(path, read(path, limits)?)
+}
+
+/// The run of a file that contains a single one.
+fn only(path: &Path, mut runs: Vec<Recording>) -> Result<Recording> {
     match runs.len() {
         1 => Ok(runs.remove(0)),
         several => {
             Err(Error::file(path, format!("the file contains {several} workflows; a single one is needed")))
         }
     }
+}
+
+/// The bytes by which the format of a file is recognised.
+fn first_bytes(path: &Path) -> Result<Vec<u8>> {
+    let mut first = Vec::new();
+    let file = File::open(path).map_err(Error::io(path))?;
+    file.take(SNIFF_BYTES as u64).read_to_end(&mut first).map_err(Error::io(path))?;
+    Ok(first)
 }
 
 fn name_of(path: &Path) -> String {

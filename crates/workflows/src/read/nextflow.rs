@@ -44,31 +44,52 @@ fn parse_time(text: &str) -> Option<f64> {
     values::time(parsed.and_utc().timestamp_millis() as f64 / 1e3)
 }
 
-pub fn read(name: &str, text: &str) -> Result<Recording, String> {
-    let mut lines = text.lines();
-    let header = lines.next().ok_or("the file is empty")?;
-    let columns: HashMap<&str, usize> =
-        header.split('\t').enumerate().map(|(at, name)| (name.trim(), at)).collect();
-    let mut recording = Recording::new(name);
-    for (at, line) in lines.enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+/// A trace as far as it has been read. Nextflow writes a row when a task has ended, so tasks that wait or run are unknown,
+/// and so is the end of the workflow.
+#[derive(Debug, Clone, Default)]
+pub struct Trace {
+    columns: HashMap<String, usize>,
+    recording: Recording,
+}
+
+impl Trace {
+    /// Begins with the header.
+    pub fn new(header: &str) -> Self {
+        let columns = header.split('\t').enumerate().map(|(at, name)| (name.trim().to_owned(), at)).collect();
+        Self { columns, recording: Recording::default() }
+    }
+
+    pub fn n_attempts(&self) -> usize {
+        self.recording.run.attempts.len()
+    }
+
+    /// Whether a line has a cell for every column.
+    pub fn is_whole(&self, line: &str) -> bool {
+        line.split('\t').count() >= self.columns.len()
+    }
+
+    pub fn warn(&mut self, warning: String) {
+        self.recording.warn(warning);
+    }
+
+    /// Reads the row in a line.
+    pub fn push(&mut self, line: &str, number: u64) {
+        let Self { columns, recording } = self;
         let cells: Vec<&str> = line.split('\t').map(str::trim).collect();
         let cell = |name: &str| {
-            columns
-                .get(name)
-                .and_then(|at| cells.get(*at))
-                .copied()
-                .filter(|cell| !cell.is_empty() && *cell != "-")
+            let text = columns.get(name).and_then(|at| cells.get(*at)).copied();
+            text.filter(|cell| !cell.is_empty() && *cell != "-")
         };
         let (Some(task), Some(submit)) = (cell("name"), cell("submit").and_then(parse_time)) else {
-            recording.warn(format!("line {} is skipped: it has no name or no submission time", at + 2));
-            continue;
+            recording.warn(format!("line {number} is skipped: it has no name or no submission time"));
+            return;
         };
         type Parse = fn(&str) -> Option<f64>;
         let numbers: [(&str, Parse); 4] =
             [("start", parse_time), ("complete", parse_time), ("duration", seconds), ("realtime", seconds)];
         for (name, parse) in numbers {
             if let Some(text) = cell(name).filter(|text| parse(text).is_none()) {
-                recording.warn(format!("line {}: {name} is {text}, which is not a time", at + 2));
+                recording.warn(format!("line {number}: {name} is {text}, which is not a time"));
             }
         }
         let complete = cell("complete").and_then(parse_time);
@@ -81,10 +102,10 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
         // `NAME (sample)` is a task of the process NAME.
         let process = cell("process").unwrap_or_else(|| task.split(" (").next().unwrap_or(task));
         // A task that was stopped before it could exit has no code.
-        let failed = matches!(cell("status"), Some("FAILED" | "ABORTED")).then_some(-1);
-        let is_cached = cell("status") == Some("CACHED");
-        if is_cached {
-            continue;
+        let is_aborted = cell("status") == Some("ABORTED");
+        let failed = (is_aborted || cell("status") == Some("FAILED")).then_some(-1);
+        if cell("status") == Some("CACHED") {
+            return;
         }
         recording.run.attempts.push(TaskAttempt {
             host: cell("hostname").map(str::to_owned),
@@ -94,6 +115,7 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             cpu_seconds: cpu.zip(ran).and_then(|(share, ran)| values::cpu_time(share / 100.0 * ran)),
             stage_in_bytes: cell("rchar").and_then(bytes),
             stage_out_bytes: cell("wchar").and_then(bytes),
+            removed: end.filter(|_| is_aborted),
             exit_code: cell("exit").and_then(|code| code.parse().ok()).or(failed),
             ..TaskAttempt::new(
                 task,
@@ -103,13 +125,16 @@ pub fn read(name: &str, text: &str) -> Result<Recording, String> {
             )
         });
     }
-    if recording.run.attempts.is_empty() {
-        return Err("the file contains no task".into());
+
+    /// The run as known now.
+    pub fn recording(&self, name: &str) -> Recording {
+        let mut recording = self.recording.clone();
+        name.clone_into(&mut recording.run.name);
+        if !self.columns.contains_key("attempt") {
+            recording.number_attempts();
+        }
+        recording
     }
-    if !columns.contains_key("attempt") {
-        recording.number_attempts();
-    }
-    Ok(recording)
 }
 
 /// `1.5 GB`, or a plain number.

@@ -7,7 +7,7 @@ use crate::graph::Graph;
 use crate::workflow::{Span, TaskAttempt, TaskName};
 
 use super::events::{EventKind, TaskEvent};
-use super::{MAX_WARNINGS, Recording, kind, shortened};
+use super::{MAX_WARNINGS, Recording, RunState, kind, shortened};
 
 /// Start times of what has not ended yet, for one attempt.
 #[derive(Debug, Clone, Default)]
@@ -53,6 +53,7 @@ pub struct RunBuilder {
     graph: Graph,
     started: Option<f64>,
     n_started: usize,
+    is_watched: bool,
     is_over: bool,
     warnings: Vec<String>,
     n_negative_periods: usize,
@@ -64,6 +65,11 @@ impl RunBuilder {
         self.n_started += 1;
         self.is_over = false;
         self.started = Some(self.started.map_or(at, |started: f64| started.min(at)));
+    }
+
+    /// Something watches the workflow, which is about to start.
+    pub fn watch(&mut self) {
+        self.is_watched = true;
     }
 
     /// The workflow system ended.
@@ -82,6 +88,15 @@ impl RunBuilder {
     /// The graph, to add dependencies to.
     pub fn graph_mut(&mut self) -> &mut Graph {
         &mut self.graph
+    }
+
+    /// How far the workflow is, as far as the log says it.
+    pub fn state(&self) -> RunState {
+        match self.is_over {
+            true => RunState::Ended,
+            false if self.is_watched || self.started.is_some() => RunState::Running,
+            false => RunState::Unknown,
+        }
     }
 
     /// Keeps a warning, unless there are too many already.
@@ -112,6 +127,7 @@ impl RunBuilder {
             }
             EventKind::Submitted => one.submitted = Some(at),
             EventKind::Executing(host) => {
+                end_hold(one, at);
                 open.executing = open.stage_in.or(Some(at));
                 open.terminated = None;
                 one.execution = None;
@@ -140,12 +156,19 @@ impl RunBuilder {
             }
             EventKind::Held | EventKind::Evicted => {
                 one.n_interruptions += 1;
+                if kind == EventKind::Held {
+                    one.held_since = one.held_since.or(Some(at));
+                }
                 (open.stage_in, open.executing, open.stage_out, open.terminated) = (None, None, None, None);
                 (one.stage_in, one.execution, one.stage_out) = (None, None, None);
             }
-            EventKind::Released => {}
+            EventKind::Released => end_hold(one, at),
             EventKind::Aborted => {
-                one.execution = period(open.executing, at);
+                end_hold(one, at);
+                one.removed = one.removed.or(Some(at));
+                if one.execution.is_none() {
+                    one.execution = period(open.executing, at);
+                }
                 one.exit_code = one.exit_code.filter(|code| *code != 0).or(Some(-1));
             }
             EventKind::PostScriptStarted => open.post_script = Some(at),
@@ -254,7 +277,9 @@ impl RunBuilder {
         for warning in self.doubts() {
             recording.warn(warning);
         }
+        recording.state = self.state();
         recording.run.graph = self.graph.clone();
+        kind::settle(&mut recording.run);
         self.set_ready(&mut recording.run.attempts);
         recording
     }
@@ -308,6 +333,12 @@ impl RunBuilder {
             }
         }
     }
+}
+
+/// Ends the hold of an attempt, if it is held.
+fn end_hold(attempt: &mut TaskAttempt, at: f64) {
+    let since = attempt.held_since.take();
+    attempt.holds.extend(since.and_then(|since| Span::new(since, at.max(since)).ok()));
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! The stampede database, in which Pegasus keeps its runs: SQLite, one run for each workflow.
+//! The stampede database, in which Pegasus keeps its runs: SQLite, one run for each root workflow.
 //!
 //! A database file can contain views that never end and trees that share pages, so it is read with the defences that
 //! SQLite documents for files of strangers, only tables are read, and queries have a bound on steps, time and rows.
 //! Every table is read once for all workflows.
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use files::{LimitExceeded, Limits};
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::events::TaskEvent;
 use super::run_builder::RunBuilder;
-use super::{Recording, jobstate, values};
+use super::{Recording, RunState, jobstate, nested, only, values};
 use crate::error::{Error, Result};
 
 /// The tables that are read.
@@ -35,21 +35,64 @@ pub fn is_database(first: &[u8]) -> bool {
     first.starts_with(b"SQLite format 3\0")
 }
 
-/// Reads every workflow of the database. A sub-workflow is a run of its own.
+/// Reads the workflows of a database, each with its sub-workflows.
 pub fn read(path: &Path, limits: &Limits) -> Result<Vec<Recording>> {
-    let failed = |error: Failure| Error::file(path, error.to_string());
-    let database = open(path, limits).map_err(|error| failed(error.into()))?;
-    check_schema(&database).map_err(failed)?;
-    let reader = Reader { database: &database, n_rows: Cell::new(0), limits };
-    let mut workflows = reader.workflows().map_err(failed)?;
-    if workflows.builders.is_empty() {
-        return Err(Error::file(path, "the database contains no workflow"));
+    StampedeFollower::open(path, limits)?.read()
+}
+
+/// Reads a database again when something was written to it.
+#[derive(Debug)]
+pub struct StampedeFollower {
+    path: PathBuf,
+    database: Connection,
+    limits: Limits,
+    /// SQLite's counter of changes by other processes, when the database was last read.
+    version: Option<i64>,
+}
+
+impl StampedeFollower {
+    pub fn open(path: &Path, limits: &Limits) -> Result<Self> {
+        let database = open(path, limits).map_err(|error| failed(path, error.into()))?;
+        Ok(Self { path: path.to_owned(), database, limits: *limits, version: None })
     }
-    reader.read_starts(&mut workflows).map_err(failed)?;
-    reader.read_edges(&mut workflows).map_err(failed)?;
-    reader.read_states(&mut workflows).map_err(failed)?;
-    reader.read_instances(&mut workflows).map_err(failed)?;
-    Ok(workflows.builders.into_iter().map(|(name, builder)| builder.recording(&name)).collect())
+
+    /// The only run of the database, if something was written since the last call.
+    pub fn poll(&mut self) -> Result<Option<Recording>> {
+        let version = self.database.pragma_query_value(None, "data_version", |row| row.get(0));
+        let version: i64 = version.map_err(|error| failed(&self.path, error.into()))?;
+        if self.version == Some(version) {
+            return Ok(None);
+        }
+        let runs = self.read()?;
+        self.version = Some(version);
+        only(&self.path, runs).map(Some)
+    }
+
+    fn read(&self) -> Result<Vec<Recording>> {
+        let workflows = || -> Outcome<Workflows> {
+            set_bounds(&self.database, &self.path)?;
+            // Everything is read as it was at one time.
+            let database = self.database.unchecked_transaction()?;
+            check_schema(&database)?;
+            let reader = Reader { database: &database, n_rows: Cell::new(0), limits: &self.limits };
+            let mut workflows = reader.workflows()?;
+            reader.read_starts(&mut workflows)?;
+            reader.read_edges(&mut workflows)?;
+            reader.read_states(&mut workflows)?;
+            reader.read_instances(&mut workflows)?;
+            reader.read_subworkflows(&mut workflows)?;
+            Ok(workflows)
+        };
+        let workflows = workflows().map_err(|error| failed(&self.path, error))?;
+        if workflows.builders.is_empty() {
+            return Err(Error::file(&self.path, "the database contains no workflow"));
+        }
+        workflows.recordings().map_err(|reason| Error::file(&self.path, reason))
+    }
+}
+
+fn failed(path: &Path, failure: Failure) -> Error {
+    Error::file(path, failure.to_string())
 }
 
 /// Why a database is not read.
@@ -84,14 +127,18 @@ fn open(path: &Path, limits: &Limits) -> rusqlite::Result<Connection> {
     database.set_limit(Limit::SQLITE_LIMIT_LENGTH, record_bytes)?;
     database.pragma_update(None, "cell_size_check", true)?;
     database.pragma_update(None, "mmap_size", 0)?;
+    Ok(database)
+}
+
+/// Bounds the steps and the time of all queries until the next call.
+fn set_bounds(database: &Connection, path: &Path) -> rusqlite::Result<()> {
     let begun = Instant::now();
     let mut steps_left = MIN_STEPS.saturating_add(stored_bytes(path).saturating_mul(STEPS_PER_BYTE));
     let is_too_long = move || {
         steps_left = steps_left.saturating_sub(STEPS_PER_LOOK as u64);
         steps_left == 0 || begun.elapsed() > MAX_DURATION
     };
-    database.progress_handler(STEPS_PER_LOOK, Some(is_too_long))?;
-    Ok(database)
+    database.progress_handler(STEPS_PER_LOOK, Some(is_too_long))
 }
 
 /// Bytes of a database, with those that are not yet merged into its file.
@@ -129,12 +176,59 @@ struct Workflows {
     /// In the order of their ids, with their names.
     builders: Vec<(String, RunBuilder)>,
     places: HashMap<i64, usize>,
+    /// The sub-workflows of each workflow, by their places: the node and the workflow that it runs.
+    nested: HashMap<usize, Vec<(String, usize)>>,
 }
 
 impl Workflows {
     /// Rows of workflows that are not listed are ignored.
     fn get(&mut self, id: i64) -> Option<&mut RunBuilder> {
         self.places.get(&id).map(|place| &mut self.builders[*place].1)
+    }
+
+    /// One run for each workflow that is not a sub-workflow of another one.
+    fn recordings(&self) -> std::result::Result<Vec<Recording>, String> {
+        let is_nested: HashSet<usize> = self.nested.values().flatten().map(|(_, place)| *place).collect();
+        let mut is_read = HashSet::new();
+        let mut recordings = Vec::new();
+        let roots = (0..self.builders.len()).filter(|place| !is_nested.contains(place));
+        // What is left is nested too deeply, or in itself.
+        for root in roots.chain(0..self.builders.len()) {
+            if !is_read.contains(&root) {
+                recordings.push(self.recording(root, 0, &mut is_read)?);
+            }
+        }
+        Ok(recordings)
+    }
+
+    fn recording(
+        &self,
+        place: usize,
+        depth: usize,
+        is_read: &mut HashSet<usize>,
+    ) -> std::result::Result<Recording, String> {
+        is_read.insert(place);
+        let (name, builder) = &self.builders[place];
+        let mut recording = builder.recording(name);
+        let subworkflows = self.nested.get(&place).map_or(&[][..], Vec::as_slice);
+        let nodes: HashSet<&str> = subworkflows.iter().map(|(node, _)| node.as_str()).collect();
+        nested::mark_nodes(&mut recording.run, &nodes);
+        let mut runs = Vec::new();
+        for (node, inner) in subworkflows {
+            if depth + 1 >= nested::MAX_DEPTH || is_read.contains(inner) {
+                continue;
+            }
+            let mut found = self.recording(*inner, depth + 1, is_read)?;
+            if recording.state == RunState::Ended {
+                found.run.attempts.iter_mut().for_each(|attempt| attempt.running_since = None);
+            }
+            for warning in found.warnings {
+                recording.warn(format!("{node}: {warning}"));
+            }
+            runs.push((node.clone(), found.run));
+        }
+        nested::merge(&mut recording.run, runs)?;
+        Ok(recording)
     }
 }
 
@@ -158,7 +252,7 @@ impl Reader<'_> {
     }
 
     fn workflows(&self) -> Outcome<Workflows> {
-        let mut found = Workflows { builders: Vec::new(), places: HashMap::new() };
+        let mut found = Workflows { builders: Vec::new(), places: HashMap::new(), nested: HashMap::new() };
         self.each("SELECT wf_id, dax_label, wf_uuid FROM workflow ORDER BY wf_id", |row| {
             let (label, uuid): (Option<String>, String) = (row.get(1)?, row.get(2)?);
             found.places.insert(row.get(0)?, found.builders.len());
@@ -168,13 +262,39 @@ impl Reader<'_> {
         Ok(found)
     }
 
+    /// Reads when workflows started and whether they have ended since; a workflow may be started again.
     fn read_starts(&self, workflows: &mut Workflows) -> Outcome<()> {
-        let sql =
-            "SELECT wf_id, MIN(timestamp) FROM workflowstate WHERE state = 'WORKFLOW_STARTED' GROUP BY wf_id";
+        let sql = "SELECT wf_id, MIN(timestamp) FILTER (WHERE state = 'WORKFLOW_STARTED'),
+                 MAX(timestamp) FILTER (WHERE state = 'WORKFLOW_STARTED')
+                     <= MAX(timestamp) FILTER (WHERE state = 'WORKFLOW_TERMINATED')
+             FROM workflowstate GROUP BY wf_id";
         self.each(sql, |row| {
             let started = row.get::<_, Option<f64>>(1)?.and_then(values::time);
+            let is_over: Option<bool> = row.get(2)?;
             if let (Some(builder), Some(started)) = (workflows.get(row.get(0)?), started) {
                 builder.start(started);
+                if is_over == Some(true) {
+                    builder.finish();
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads which nodes run other workflows. Old databases do not have the column.
+    fn read_subworkflows(&self, workflows: &mut Workflows) -> Outcome<()> {
+        let sql = "SELECT COUNT(*) FROM pragma_table_info('job_instance') WHERE name = 'subwf_id'";
+        let has_column: bool = self.database.query_row(sql, [], |row| row.get(0))?;
+        if !has_column {
+            return Ok(());
+        }
+        let sql = "SELECT j.wf_id, j.exec_job_id, i.subwf_id FROM job_instance i JOIN job j USING (job_id)
+             WHERE i.subwf_id IS NOT NULL ORDER BY i.job_instance_id";
+        self.each(sql, |row| {
+            let places = &workflows.places;
+            let (outer, inner) = (places.get(&row.get(0)?), places.get(&row.get(2)?));
+            if let (Some(outer), Some(inner)) = (outer, inner) {
+                workflows.nested.entry(*outer).or_default().push((row.get(1)?, *inner));
             }
             Ok(())
         })

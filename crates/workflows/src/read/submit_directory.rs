@@ -5,33 +5,25 @@
 //! `pegasus-plan`). Its submit directory lies below that of its parent. Its tasks become part of the parent's run,
 //! under the name `<node>/<task>`.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use files::Limits;
 
-use crate::graph::Dependency;
-use crate::workflow::{TaskAttempt, TaskName, TaskRole, WorkflowRun};
-
 use super::dag::{self, Dag, Listings};
 use super::follow::LogFollower;
+use super::nested::{self, MAX_DEPTH};
 use super::record_file::{self, RecordFile};
-use super::{Recording, kickstart};
+use super::{Recording, RunState, kickstart};
 use crate::error::{Error, Result};
-
-/// Sub-workflows may contain sub-workflows, up to this depth.
-const MAX_DEPTH: usize = 8;
-/// Names that sub-workflows may add to the graph of a run.
-const MAX_ADDED_NAMES: usize = 5_000_000;
-/// The kind of a node that runs a sub-workflow.
-pub const SUBWORKFLOW: &str = "sub-workflow";
 
 /// A submit directory and what has been read of it.
 #[derive(Debug)]
 pub struct SubmitDirectory {
     path: PathBuf,
     log: LogFollower,
+    is_started: bool,
     name: String,
     dag: Dag,
     /// Where the records of each job are.
@@ -56,6 +48,8 @@ struct Nested {
 struct Layout {
     log: PathBuf,
     dag: Option<PathBuf>,
+    /// Whether DAGMan has begun to write its own log. The monitor writes `jobstate.log` later.
+    is_started: bool,
 }
 
 impl Layout {
@@ -67,7 +61,10 @@ impl Layout {
             .map_err(Error::io(path))?;
         files.sort();
         let ends = |end: &str| files.iter().find(|file| file.to_string_lossy().ends_with(end)).cloned();
-        let log = Some(path.join("jobstate.log")).filter(|log| log.is_file()).or_else(|| ends(".dagman.out"));
+        let dagman = ends(".dagman.out");
+        let is_started =
+            dagman.as_ref().and_then(|log| log.metadata().ok()).is_some_and(|found| found.len() > 0);
+        let log = Some(path.join("jobstate.log")).filter(|log| log.is_file()).or(dagman);
         let log = log.ok_or_else(|| {
             Error::file(
                 path,
@@ -81,7 +78,7 @@ impl Layout {
             let value = text.lines().find_map(|line| line.strip_prefix("dag:"))?;
             record_file::inside(path, value.trim().trim_matches('"')).filter(|file| file.is_file())
         });
-        Ok(Self { log, dag: named.or_else(|| ends(".dag")) })
+        Ok(Self { log, dag: named.or_else(|| ends(".dag")), is_started })
     }
 }
 
@@ -105,6 +102,7 @@ impl SubmitDirectory {
         Ok(Self {
             path: path.to_owned(),
             log,
+            is_started: layout.is_started,
             name,
             dag,
             record_directories,
@@ -160,12 +158,13 @@ impl SubmitDirectory {
     /// The run as known now.
     pub fn recording(&mut self) -> Result<Recording> {
         self.add_records()?;
-        let mut recording = self.log.recording(&self.name);
+        let mut recording = self.log.builder().recording(&self.name);
+        if self.is_started {
+            recording.state = recording.state.max(RunState::Running);
+        }
         let is_over = self.is_over();
         let nodes: HashSet<&str> = self.dag.subworkflows.iter().map(|one| one.node.as_str()).collect();
-        for attempt in recording.run.attempts.iter_mut().filter(|one| nodes.contains(one.task.0.as_str())) {
-            (attempt.role, attempt.kind) = (TaskRole::Auxiliary, SUBWORKFLOW.to_owned());
-        }
+        nested::mark_nodes(&mut recording.run, &nodes);
         let mut runs = Vec::with_capacity(self.nested.len());
         for Nested { node, directory, .. } in &mut self.nested {
             if is_over {
@@ -177,7 +176,7 @@ impl SubmitDirectory {
             }
             runs.push((node.clone(), nested.run));
         }
-        merge(&mut recording.run, runs).map_err(|reason| Error::file(&self.path, reason))?;
+        nested::merge(&mut recording.run, runs).map_err(|reason| Error::file(&self.path, reason))?;
         Ok(recording)
     }
 
@@ -217,82 +216,12 @@ impl SubmitDirectory {
     }
 }
 
-/// Adds the tasks of sub-workflows to the run that contains their nodes. Tasks without parents wait for what the node
-/// waits for; what waits for the node, and the node itself, wait for tasks without children.
-fn merge(run: &mut WorkflowRun, nested: Vec<(String, WorkflowRun)>) -> std::result::Result<(), String> {
-    let mut n_attempts: HashMap<TaskName, u32> = HashMap::new();
-    for attempt in &run.attempts {
-        *n_attempts.entry(attempt.task.clone()).or_default() += 1;
-    }
-    let mut ends: HashMap<TaskName, Ends> = HashMap::new();
-    let mut inner = Vec::new();
-    for (node, nested) in nested {
-        let inside = |task: &TaskName| TaskName(format!("{node}/{}", task.0));
-        ends.entry(TaskName(node.clone())).or_default().add(&nested, inside);
-        for attempt in nested.attempts {
-            let task = inside(&attempt.task);
-            // A sub-workflow that was planned again tries its tasks again.
-            let number = n_attempts.entry(task.clone()).or_default();
-            *number += 1;
-            run.attempts.push(TaskAttempt { task, attempt: *number, ..attempt });
-        }
-        inner.extend(nested.graph.dependencies().iter().map(|one| Dependency {
-            parents: one.parents.iter().map(inside).collect(),
-            children: one.children.iter().map(inside).collect(),
-        }));
-    }
-    let mut n_added = 0;
-    for one in run.graph.dependencies_mut() {
-        let first = |node: &TaskName| ends.get(node).map(|of| &of.first);
-        let last = |node: &TaskName| ends.get(node).map(|of| &of.last);
-        n_added += one.children.iter().filter_map(first).map(BTreeSet::len).sum::<usize>();
-        n_added += one.parents.iter().filter_map(last).map(BTreeSet::len).sum::<usize>();
-        if n_added > MAX_ADDED_NAMES {
-            return Err(format!("its sub-workflows add more than {MAX_ADDED_NAMES} dependencies"));
-        }
-        let first: Vec<TaskName> = one.children.iter().filter_map(first).flatten().cloned().collect();
-        one.children.extend(first);
-        let last: Vec<TaskName> = one.parents.iter().filter_map(last).flatten().cloned().collect();
-        one.parents.extend(last);
-    }
-    let mut nodes: Vec<(TaskName, Ends)> = ends.into_iter().collect();
-    nodes.sort_by(|a, b| a.0.cmp(&b.0));
-    for (node, ends) in nodes {
-        run.graph.add(Dependency { parents: ends.last.into_iter().collect(), children: vec![node] });
-    }
-    inner.into_iter().for_each(|one| run.graph.add(one));
-    Ok(())
-}
-
-/// The tasks of a sub-workflow that its node leads to, and those that lead back.
-#[derive(Default)]
-struct Ends {
-    /// Without parents.
-    first: BTreeSet<TaskName>,
-    /// Without children.
-    last: BTreeSet<TaskName>,
-}
-
-impl Ends {
-    fn add(&mut self, run: &WorkflowRun, inside: impl Fn(&TaskName) -> TaskName) {
-        let (by_child, by_parent) = (run.graph.places_by_child(), run.graph.places_by_parent());
-        for task in run.attempts.iter().map(|attempt| &attempt.task).chain(run.graph.tasks()) {
-            if !by_child.contains_key(task) {
-                self.first.insert(inside(task));
-            }
-            if !by_parent.contains_key(task) {
-                self.last.insert(inside(task));
-            }
-        }
-    }
-}
-
 /// Reads a submit directory once.
 pub fn read(path: &Path, limits: &Limits) -> Result<Recording> {
     let mut directory = SubmitDirectory::open(path, limits)?;
     directory.catch_up()?;
     directory.log.end();
-    if directory.log.builder().is_empty() {
+    if !directory.is_started && !directory.log.is_begun() {
         return Err(Error::file(path, "its log contains no submitted task"));
     }
     directory.recording()

@@ -127,6 +127,7 @@ pub fn read(name: &str, from: impl Read, meter: &mut Meter) -> Result<Recording,
         recording.warn(format!("{n_repeated} duplicate rows are skipped"));
     }
     recording.number_attempts();
+    kind::settle(&mut recording.run);
     Ok(recording)
 }
 

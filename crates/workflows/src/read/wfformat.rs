@@ -173,6 +173,7 @@ pub fn read(text: &str) -> Result<Recording, String> {
             ..TaskAttempt::new(called(&id).0, task.role, task.kind.clone(), 1)
         });
     }
+    kind::settle(&mut recording.run);
     Ok(recording)
 }
 

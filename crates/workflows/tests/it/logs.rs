@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use files::Limits;
 use workflows::read::follow::LogFollower;
-use workflows::read::{read, read_one};
+use workflows::read::{RunState, read, read_one};
 use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 
 fn fixture(name: &str) -> PathBuf {
@@ -19,8 +19,10 @@ fn attempt<'a>(run: &'a WorkflowRun, task: &str, number: u32) -> &'a TaskAttempt
 
 #[test]
 fn a_submit_directory_and_its_database_give_the_same_run() {
-    let directory = read_one(&fixture("submit"), &Limits::default()).unwrap().run;
-    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db"), &Limits::default()).unwrap().run;
+    let directory = read_one(&fixture("submit"), &Limits::default()).unwrap();
+    let database = read_one(&fixture("submit/blackdiamond-0.stampede.db"), &Limits::default()).unwrap();
+    assert_eq!([directory.state, database.state], [RunState::Ended; 2]);
+    let (directory, database) = (directory.run, database.run);
     assert_eq!(directory.attempts.len(), database.attempts.len());
     for one in &directory.attempts {
         let other = attempt(&database, &one.task.0, one.attempt);
@@ -293,6 +295,18 @@ fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     builder.into_inner().unwrap()
 }
 
+fn gzip_of(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn xz_of(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), lzma_rust2::XzOptions::with_preset(6)).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
 #[test]
 fn a_submit_directory_in_an_archive_is_read_as_it_is_without_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -302,9 +316,20 @@ fn a_submit_directory_in_an_archive_is_read_as_it_is_without_one() {
     builder.into_inner().unwrap();
     let expected = read_one(&fixture("submit"), &Limits::default()).unwrap();
     assert!(read_one(&path, &Limits::default()).unwrap() == expected);
-    let compressed = folder.path().join("run0001.tar.zst");
-    fs::write(&compressed, zstd::encode_all(&*fs::read(&path).unwrap(), 0).unwrap()).unwrap();
-    assert!(read_one(&compressed, &Limits::default()).unwrap() == expected);
+    let plain = fs::read(&path).unwrap();
+    for (end, bytes) in
+        [("gz", gzip_of(&plain)), ("xz", xz_of(&plain)), ("zst", zstd::encode_all(&*plain, 0).unwrap())]
+    {
+        let compressed = folder.path().join(format!("run0001.tar.{end}"));
+        fs::write(&compressed, &bytes).unwrap();
+        assert!(read_one(&compressed, &Limits::default()).unwrap() == expected, "{end}");
+        let cut_off = folder.path().join(format!("cut.tar.{end}"));
+        fs::write(&cut_off, &bytes[..bytes.len() / 2]).unwrap();
+        assert!(refused(&cut_off).contains("the archive is damaged"), "{end}");
+        let small = Limits { file_bytes: 10_000, ..Limits::default() };
+        let error = read_one(&compressed, &small).unwrap_err().to_string();
+        assert!(error.contains("limits.file_bytes") && !error.contains('\n'), "{end}: {error}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod contract;
 mod evidence;
 mod golden;
+mod growing;
 mod hierarchical;
 mod hostile;
 mod logs;
@@ -13,3 +14,5 @@ mod networks;
 mod properties;
 mod protocols;
 mod scale;
+mod states;
+mod stopwatch;

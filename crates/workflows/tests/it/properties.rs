@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use files::{Limited, Limits};
 use proptest::prelude::*;
 use workflows::read::follow::LogParser;
-use workflows::read::{dag, kickstart, nextflow, read, table, wfformat};
+use workflows::read::{dag, kickstart, read, table, wfformat};
 use workflows::workflow::{TaskAttempt, TaskRole};
 
 const FILES: [&str; 9] = [
@@ -46,7 +46,6 @@ fn read_with_all(bytes: &[u8]) {
     let mut meter = Limited::new(bytes, &Limits::default()).meter();
     let _ = table::read("run", bytes, &mut meter);
     let _ = wfformat::read(&text);
-    let _ = nextflow::read("run", &text);
     let _ = dag::parse(&text);
     let mut attempt = TaskAttempt::new("a", TaskRole::Compute, "a", 1);
     let _ = kickstart::add_records(&text, &mut attempt);

@@ -4,7 +4,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 use files::Limits;
 use workflows::classify::baseline::Baseline;
@@ -21,14 +20,16 @@ use workflows::workflow::{Span, TaskAttempt, TaskRole, WorkflowRun};
 use workflows::{Dataset, LabelledRun, Recording};
 use workload::Stop;
 
+use crate::stopwatch::Stopwatch;
+
 const N_TASKS: usize = 100_000;
-/// Generous for a busy machine without optimisation.
+/// Generous for a machine without optimisation.
 const MAX_SECONDS: f64 = 10.0;
 
 fn timed<T>(what: &str, work: impl FnOnce() -> T) -> T {
-    let begun = Instant::now();
+    let watch = Stopwatch::start();
     let result = work();
-    let seconds = begun.elapsed().as_secs_f64();
+    let seconds = watch.seconds();
     assert!(seconds < MAX_SECONDS, "{what} took {seconds:.1} s");
     result
 }
@@ -95,6 +96,38 @@ fn a_chain_without_a_graph() {
     let run = WorkflowRun { name: "chain".into(), attempts, ..WorkflowRun::default() };
     assert!(Gantt::new(&run).rows.iter().all(|row| row.is_critical));
     use_everywhere(&run);
+}
+
+#[test]
+fn tasks_that_run_at_the_same_time_on_few_or_many_machines() {
+    for n_machines in [1, 300, N_TASKS] {
+        let attempt = |at: usize| {
+            // Thousands run at any time.
+            let start = 1.7e9 + 0.01 * at as f64;
+            TaskAttempt {
+                host: Some(format!("machine-{}", at % n_machines)),
+                execution: Span::new(start, start + 60.0 + (at % 97) as f64).ok(),
+                stage_in: None,
+                ..task(format!("t_{at}"), "t", start)
+            }
+        };
+        let attempts = (0..N_TASKS).map(attempt).collect();
+        let run = WorkflowRun { name: "crowd".into(), attempts, ..WorkflowRun::default() };
+        use_everywhere(&run);
+    }
+}
+
+#[test]
+fn names_that_end_in_digits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("run.csv");
+    let mut table = String::from(",type,ready,submit,execute_start,runtime\n");
+    for at in 0..N_TASKS {
+        writeln!(table, "mProject{at},compute,{at},{at},{at},5").unwrap();
+    }
+    fs::write(&path, table).unwrap();
+    let found = timed("reading", || read_one(&path, &Limits::default()).unwrap());
+    assert!(found.run.attempts.iter().all(|one| one.kind == "mProject"));
 }
 
 #[test]

@@ -46,16 +46,25 @@ fn show(update: &Update, verdict: Option<&Verdict>, is_json: bool) -> anyhow::Re
         |is_such: &dyn Fn(&TaskAttempt) -> bool| run.attempts.iter().filter(|one| is_such(one)).count();
     let n_over = count(&|one| one.is_over());
     let n_failed = count(&|one| one.exit_code.is_some_and(|code| code != 0));
+    let n_held = count(&|one| one.held_since.is_some());
+    let n_removed = count(&|one| one.removed.is_some());
+    let state = update.recording.state;
     if is_json {
         return print_json_line(&json!({
             "run": run.name, "seconds": run.makespan(), "attempts": run.attempts.len(), "over": n_over,
-            "failed": n_failed, "is_over": update.is_over, "verdict": verdict,
+            "failed": n_failed, "held": n_held, "removed": n_removed, "state": state, "is_over": update.is_over,
+            "verdict": verdict,
         }));
     }
-    let state = if update.is_over { "over" } else { "running" };
+    let more: String = [(n_held, "held"), (n_removed, "removed")]
+        .into_iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, what)| format!(", {count} {what}"))
+        .collect();
     print(&format!(
-        "{:.0} s: {state}, {n_over} of {} attempts over, {n_failed} failed",
+        "{:.0} s: {}, {n_over} of {} attempts over, {n_failed} failed{more}",
         run.makespan(),
+        state.name(),
         run.attempts.len()
     ))?;
     match verdict {

@@ -6,7 +6,9 @@ use std::process::ExitCode;
 use files::Limits;
 use report::text::show_count;
 use serde_json::json;
-use workflows::workflow::{TaskName, WorkflowRun};
+use workflows::Recording;
+use workflows::read::RunState;
+use workflows::workflow::{TaskAttempt, TaskName, WorkflowRun};
 
 use super::warn;
 use crate::args::ReadArgs;
@@ -18,8 +20,7 @@ pub fn run(args: &ReadArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
         warn(&args.run, &recording.warnings);
     }
     if args.json {
-        let runs: Vec<_> =
-            recordings.iter().map(|recording| as_json(&recording.run, &recording.labels)).collect();
+        let runs: Vec<_> = recordings.iter().map(as_json).collect();
         match &runs[..] {
             [one] => print_json(one)?,
             several => print_json(&several)?,
@@ -30,12 +31,13 @@ pub fn run(args: &ReadArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
         if at > 0 {
             print("")?;
         }
-        show(&recording.run)?;
+        show(recording)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
+fn as_json(recording: &Recording) -> serde_json::Value {
+    let Recording { run, state, labels, .. } = recording;
     let attempts: Vec<_> = run
         .attempts
         .iter()
@@ -47,7 +49,9 @@ fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
                 "host": attempt.host, "ready": attempt.ready, "submitted": attempt.submitted,
                 "execution": attempt.execution, "cpu_seconds": attempt.cpu_seconds,
                 "stage_in_bytes": attempt.stage_in_bytes, "stage_out_bytes": attempt.stage_out_bytes,
-                "interruptions": attempt.n_interruptions, "exit_code": attempt.exit_code, "delays": delays,
+                "interruptions": attempt.n_interruptions, "holds": attempt.holds,
+                "held_seconds": attempt.held_seconds(), "held_since": attempt.held_since,
+                "removed": attempt.removed, "exit_code": attempt.exit_code, "delays": delays,
             });
             if let Some(label) = labels.get(at) {
                 one["label"] = json!(label);
@@ -55,7 +59,9 @@ fn as_json(run: &WorkflowRun, labels: &[Option<String>]) -> serde_json::Value {
             one
         })
         .collect();
-    json!({ "run": run.name, "start": run.start(), "makespan": run.makespan(), "attempts": attempts })
+    json!({
+        "run": run.name, "state": state, "start": run.start(), "makespan": run.makespan(), "attempts": attempts,
+    })
 }
 
 /// The places of the attempts of each kind, in the order of the first of each.
@@ -73,7 +79,8 @@ fn by_kind(run: &WorkflowRun) -> Vec<(&str, Vec<usize>)> {
 }
 
 /// One row per kind: the number of tasks and their mean delays.
-fn show(run: &WorkflowRun) -> anyhow::Result<()> {
+fn show(recording: &Recording) -> anyhow::Result<()> {
+    let run = &recording.run;
     let delays = run.delays();
     let rows: Vec<Vec<String>> = by_kind(run)
         .into_iter()
@@ -88,9 +95,11 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
                 count(&|at| run.attempts[at].attempt == 1),
                 count(&|at| run.attempts[at].attempt > 1),
                 count(&|at| run.attempts[at].exit_code.is_some_and(|code| code != 0)),
+                count(&|at| run.attempts[at].removed.is_some()),
                 mean(&|at| delays[at].wms_delay),
                 mean(&|at| delays[at].pre_script),
                 mean(&|at| delays[at].queue),
+                mean(&|at| run.attempts[at].held_seconds()),
                 mean(&|at| delays[at].stage_in),
                 mean(&|at| delays[at].runtime),
                 mean(&|at| run.attempts[at].cpu_seconds.unwrap_or_default()),
@@ -104,9 +113,11 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         ">TASKS",
         ">RETRIES",
         ">FAILED",
+        ">REMOVED",
         ">WMS_DELAY",
         ">PRE_SCRIPT",
         ">QUEUE",
+        ">HELD",
         ">STAGE_IN",
         ">RUNTIME",
         ">CPU_TIME",
@@ -114,16 +125,28 @@ fn show(run: &WorkflowRun) -> anyhow::Result<()> {
         ">POST_SCRIPT",
     ];
     print_table(&header, &rows)?;
-    let n_open = run.attempts.iter().filter(|attempt| !attempt.is_over()).count();
+    let count =
+        |is_such: &dyn Fn(&TaskAttempt) -> bool| run.attempts.iter().filter(|one| is_such(one)).count();
+    let n_held = count(&|attempt| attempt.held_since.is_some());
+    let n_open = count(&|attempt| !attempt.is_over());
     let started: BTreeSet<&TaskName> = run.attempts.iter().map(|attempt| &attempt.task).collect();
     let planned: BTreeSet<&TaskName> = run.graph.tasks().collect();
     let n_never = planned.difference(&started).count();
-    let mut open = if n_open > 0 { format!(", {n_open} not over") } else { String::new() };
-    if n_never > 0 {
-        open += &format!(", {n_never} of {} tasks never started", planned.len());
+    let is_running = recording.state == RunState::Running;
+    let mut open = String::new();
+    if n_open > 0 {
+        open += &format!(", {n_open} not over");
     }
+    if n_held > 0 {
+        open += &format!(", {n_held} held now");
+    }
+    if n_never > 0 {
+        let not_started = if is_running { "have not started" } else { "never started" };
+        open += &format!(", {n_never} of {} tasks {not_started}", planned.len());
+    }
+    let state = if is_running { "still running, " } else { "" };
     print(&format!(
-        "\n{}: {} attempts{open} in {:.0} s; delays are means in seconds",
+        "\n{}: {state}{} attempts{open} in {:.0} s; delays are means in seconds",
         run.name,
         show_count(run.attempts.len() as u64),
         run.makespan()

@@ -17,7 +17,7 @@ use workload::{Stop, Stopped};
 use super::net::Net;
 use super::value;
 use crate::classify::{EpochProgress, most_likely};
-use crate::draw::{Gantt, pixels};
+use crate::draw::{Gantt, Part, pixels};
 use crate::error::Result;
 
 /// An objective that also knows its accuracy.
@@ -177,13 +177,14 @@ fn varied(gantt: &Gantt, side: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<u8> {
     for row in &mut varied.rows {
         let stretch: f64 = rng.random_range(0.95..1.05);
         let start = row.start();
-        for end in row.ends.iter_mut().take(8) {
+        for end in row.ends.iter_mut().take(Part::Finished as usize) {
             *end = start + (*end - start) * stretch;
         }
     }
     varied.seconds = gantt.seconds * rng.random_range(0.95..1.05);
     for row in &mut varied.rows {
-        row.ends[8] = row.ends[8].max(varied.seconds);
+        let end = &mut row.ends[Part::Finished as usize];
+        *end = end.max(varied.seconds);
     }
     pixels::draw(&varied, side, side).bytes
 }
