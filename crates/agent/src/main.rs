@@ -51,7 +51,10 @@ fn examine(roots: &Roots, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn ask(url: Url) -> anyhow::Result<ExitCode> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(health::check(url, false))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(health::check(url, false))?;
     Ok(ExitCode::SUCCESS)
 }
 

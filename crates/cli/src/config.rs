@@ -279,7 +279,10 @@ mod tests {
             match value {
                 Value::Table(inner) => paths(inner, &format!("{path}."), all),
                 Value::Array(inner) if inner.iter().any(Value::is_table) => {
-                    inner.iter().filter_map(Value::as_table).for_each(|one| paths(one, &format!("{path}."), all));
+                    inner
+                        .iter()
+                        .filter_map(Value::as_table)
+                        .for_each(|one| paths(one, &format!("{path}."), all));
                 }
                 _ => drop(all.insert(path)),
             }

@@ -241,7 +241,10 @@ fn a_mistake_in_the_configuration_gets_one_line_that_says_what_to_do() {
             "twice",
         ),
         (vec!["--remote-write.label=a-b=c", "--remote-write.url=http://x"], "write it like cluster=a"),
-        (vec!["--remote-write.url=http://x", "--remote-write.bearer-token-file=t"], "--remote-write.allow-http"),
+        (
+            vec!["--remote-write.url=http://x", "--remote-write.bearer-token-file=t"],
+            "--remote-write.allow-http",
+        ),
         (vec!["--remote-write.url=http://user:secret@10.0.0.1:9090/"], "--remote-write.allow-http"),
     ] {
         let output = Command::new(program()).args(arguments).output().unwrap();

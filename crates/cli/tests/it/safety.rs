@@ -290,7 +290,11 @@ fn the_first_token_is_made_once_and_only_its_owner_can_read_it() {
     // Who logs in elsewhere needs no token.
     let other = folder.path().join("other");
     let mut command = tracewise();
-    command.args(["token", "add", "--role", "admin", "first", "--data"]).arg(&other).arg("--initial").arg(&file);
+    command
+        .args(["token", "add", "--role", "admin", "first", "--data"])
+        .arg(&other)
+        .arg("--initial")
+        .arg(&file);
     let config = folder.path().join("tracewise.toml");
     std::fs::write(&config, "[serve.login]\nproxy_header = 'x-user'\nproxies = ['127.0.0.1']\n").unwrap();
     stdout_of(command.arg("--config").arg(&config));

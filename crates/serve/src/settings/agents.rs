@@ -97,8 +97,8 @@ impl AgentSettings {
         let Some(file) = &self.ca_file else { return Ok(Vec::new()) };
         let failed = |reason: String| format!("{}: {reason}", file.display());
         let text = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
-        let certificates =
-            Certificate::from_pem_bundle(&text).map_err(|error| failed(net::root_cause(&error).to_string()))?;
+        let certificates = Certificate::from_pem_bundle(&text)
+            .map_err(|error| failed(net::root_cause(&error).to_string()))?;
         if certificates.is_empty() {
             return Err(failed("it has no certificate in PEM".into()));
         }

@@ -169,7 +169,8 @@ async fn an_agent_with_tls_and_a_password_is_read() {
     agent.read(begin, 50);
 
     let mut settings = settings(folder.path());
-    let list = format!("[{{\"targets\": [\"localhost:{port}\"], \"labels\": {{\"__scheme__\": \"https\"}}}}]");
+    let list =
+        format!("[{{\"targets\": [\"localhost:{port}\"], \"labels\": {{\"__scheme__\": \"https\"}}}}]");
     settings.agents.file_sd = vec![write("nodes.json", &list)];
     let running = started(settings.clone(), None).await;
     let failed = || running.service.counts.failed_pulls.load(std::sync::atomic::Ordering::Relaxed);

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context;
-use archive::source::{AgentImport, ColumnMap, CsvImport, Intake, PrometheusImport, PrometheusQuery};
 use archive::LoadReport;
+use archive::source::{AgentImport, ColumnMap, CsvImport, Intake, PrometheusImport, PrometheusQuery};
 use files::Limits;
 use report::text::{show_bytes, show_count};
 use serde::Serialize;

@@ -19,8 +19,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{ServeArgs, StoreArgs};
 use crate::config::Config;
-use crate::owner::refuse_root;
 use crate::output::print;
+use crate::owner::refuse_root;
 
 /// Threads for requests; scoring has its own.
 const N_REQUEST_THREADS: usize = 2;
