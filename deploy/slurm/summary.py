@@ -3,7 +3,8 @@
 
 In slurm.conf, on the machine of slurmctld:
     EpilogSlurmctld=/usr/share/tracewise/slurm/summary.py
-The address of the service is in /etc/tracewise/slurm.json, with a token of the role viewer:
+It runs as SlurmUser, which cannot read /etc/tracewise. The address of the service is therefore in /etc/slurm/tracewise.json, with
+a token of the role viewer, for SlurmUser only: install -m 600 -o slurm tracewise.json /etc/slurm/
     {"url": "https://tracewise.example.org", "token": "tw_..."}
 
 It needs slurmdbd: `scontrol` cannot change a job that has ended. It never fails a job: slurmctld waits only until the work is
@@ -20,7 +21,7 @@ import time
 import urllib.parse
 import urllib.request
 
-SETTINGS = os.environ.get("TRACEWISE_SLURM_SETTINGS", "/etc/tracewise/slurm.json")
+SETTINGS = os.environ.get("TRACEWISE_SLURM_SETTINGS", "/etc/slurm/tracewise.json")
 MAX_SECONDS = 30
 # The last seconds of a job are scored after its end.
 WAIT_SECONDS = 10

@@ -137,6 +137,9 @@ pub struct RemoteWriteArgs {
     /// A file with a bearer token
     #[arg(long = "remote-write.bearer-token-file", value_name = "FILE")]
     pub bearer_token_file: Option<PathBuf>,
+    /// Send credentials over http:// to another machine, where others may read them
+    #[arg(long = "remote-write.allow-http")]
+    pub allow_http: bool,
 }
 
 fn at_least_one(text: &str) -> Result<usize, String> {

@@ -51,7 +51,10 @@ fn examine(roots: &Roots, json: bool) -> anyhow::Result<ExitCode> {
 }
 
 fn ask(url: Url) -> anyhow::Result<ExitCode> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(health::check(url))?;
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?
+        .block_on(health::check(url, false))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -135,6 +138,14 @@ fn pusher(
     let url = args.url.context("no URL")?;
     if !matches!(url.scheme(), "http" | "https") {
         bail!("--remote-write.url has to begin with http:// or https://");
+    }
+    let has_credentials =
+        args.bearer_token_file.is_some() || !url.username().is_empty() || url.password().is_some();
+    if has_credentials && !args.allow_http && !net::is_confidential(&url) {
+        bail!(
+            "--remote-write.url: credentials are sent only over https:// or to this machine; if nobody can listen on the \
+             network, add --remote-write.allow-http"
+        );
     }
     let mut labels = args.labels;
     if let Some((name, _)) = labels.iter().enumerate().find_map(|(at, (name, value))| {

@@ -162,6 +162,11 @@ impl Config {
         config.archive.retention.max_size = Some(Written::new(0, ""));
         config.detector.interval = Some(workload::Millis::SECOND);
         config.serve.web_config = Some(PathBuf::new());
+        config.serve.workflow_model = Some(PathBuf::new());
+        config.serve.learning.shadow = Some(serve::Length(Duration::from_secs(60)));
+        config.serve.agents.password_file = Some(PathBuf::new());
+        config.serve.agents.token_file = Some(PathBuf::new());
+        config.serve.agents.ca_file = Some(PathBuf::new());
         config.serve.export.token_file = Some(PathBuf::new());
         config.serve.mlflow.token_file = Some(PathBuf::new());
         config.serve.alerts.external_url = Some(String::new());
@@ -235,6 +240,8 @@ pub const EXAMPLE: &str = include_str!("config/example.toml");
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use workload::Millis;
 
@@ -263,6 +270,61 @@ mod tests {
             assert_eq!(of(&all), of(&complete), "{section}");
         }
         assert!(uncommented.contains("endpoint =") && uncommented.contains("max_size ="));
+    }
+
+    /// The paths of all settings below a table; those of the tables of an array are listed once.
+    fn paths(table: &Table, above: &str, all: &mut BTreeSet<String>) {
+        for (key, value) in table {
+            let path = format!("{above}{key}");
+            match value {
+                Value::Table(inner) => paths(inner, &format!("{path}."), all),
+                Value::Array(inner) if inner.iter().any(Value::is_table) => {
+                    inner
+                        .iter()
+                        .filter_map(Value::as_table)
+                        .for_each(|one| paths(one, &format!("{path}."), all));
+                }
+                _ => drop(all.insert(path)),
+            }
+        }
+    }
+
+    #[test]
+    fn the_example_explains_every_setting_in_a_comment_of_its_own() {
+        let mut complete = Config::complete();
+        complete.serve.alerts.receivers = vec![serve::ReceiverSettings {
+            kind: serve::ReceiverKind::Webhook,
+            url: String::new(),
+            silences: true,
+            secret_file: Some(PathBuf::new()),
+            token_file: Some(PathBuf::new()),
+        }];
+        complete.serve.prometheus = vec![serve::PollSettings {
+            url: String::new(),
+            every: serve::Length(Duration::from_secs(10)),
+            matchers: String::new(),
+            token_file: Some(PathBuf::new()),
+        }];
+        let mut expected = BTreeSet::new();
+        paths(&Table::try_from(complete).unwrap(), "", &mut expected);
+
+        let (mut explained, mut section, mut has_comment) = (BTreeSet::new(), String::new(), false);
+        for line in EXAMPLE.lines() {
+            let is_optional = line.starts_with("# ") && line.contains(" = \"");
+            let setting = if is_optional { &line[2..] } else { line.strip_prefix('#').unwrap_or(line) };
+            if !is_optional && line.starts_with("# ") {
+                has_comment = true;
+                continue;
+            }
+            if setting.starts_with('[') {
+                section = format!("{}.", setting.trim_matches(['[', ']']));
+            } else if let Some((name, _)) = setting.split_once(" = ") {
+                assert!(has_comment, "{section}{name} has no comment");
+                assert!(explained.insert(format!("{section}{name}")), "{section}{name} is there twice");
+            }
+            has_comment = false;
+        }
+        assert_eq!(explained, expected);
     }
 
     /// The example as tables, one for each section.

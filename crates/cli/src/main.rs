@@ -8,6 +8,7 @@ mod hints;
 mod live_view;
 mod memory;
 mod output;
+mod owner;
 mod progress;
 mod signals;
 mod times;

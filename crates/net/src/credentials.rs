@@ -97,15 +97,19 @@ impl Credentials {
     }
 }
 
-/// Whether others on the network cannot read what is sent there: over TLS, or to this machine.
-pub fn is_confidential(url: &Url) -> bool {
-    let is_loopback = match url.host() {
+/// Whether an address is that of this machine, whatever its network is.
+pub fn is_loopback(url: &Url) -> bool {
+    match url.host() {
         Some(Host::Ipv4(address)) => address.is_loopback(),
         Some(Host::Ipv6(address)) => address.is_loopback(),
         Some(Host::Domain(name)) => name == "localhost",
         None => false,
-    };
-    url.scheme() == "https" || is_loopback
+    }
+}
+
+/// Whether others on the network cannot read what is sent there: over TLS, or to this machine.
+pub fn is_confidential(url: &Url) -> bool {
+    url.scheme() == "https" || is_loopback(url)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 mod credentials;
 
-pub use credentials::{Credentials, CredentialsError, Secret, is_confidential};
+pub use credentials::{Credentials, CredentialsError, Secret, is_confidential, is_loopback};
 
 use std::error::Error;
 use std::sync::Arc;

@@ -110,6 +110,7 @@ pub struct Counts {
     pub lag_millis: AtomicU64,
     pub lost_readings: AtomicU64,
     pub failed_pulls: AtomicU64,
+    pub failed_discoveries: AtomicU64,
     pub failed_polls: AtomicU64,
     pub exported_samples: AtomicU64,
     pub failed_exports: AtomicU64,
@@ -259,6 +260,12 @@ impl Counts {
                 Kind::Counter,
                 of(&self.failed_pulls),
                 "Requests to agents that failed.",
+            ),
+            (
+                "tracewise_serve_failed_discoveries_total",
+                Kind::Counter,
+                of(&self.failed_discoveries),
+                "Lists of agents, and addresses in them, that could not be used when they were read.",
             ),
             (
                 "tracewise_serve_failed_polls_total",

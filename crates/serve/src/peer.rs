@@ -24,8 +24,13 @@ pub fn address(text: &str, token_file: Option<&PathBuf>) -> Result<Url, Settings
 
 /// A client for requests that take at most `timeout`. It follows no redirects: nobody configured where they lead.
 pub fn client(timeout: Duration) -> reqwest::Result<reqwest::Client> {
+    builder(timeout).build()
+}
+
+/// What makes such clients.
+pub fn builder(timeout: Duration) -> reqwest::ClientBuilder {
     net::install_tls_provider();
-    reqwest::Client::builder().timeout(timeout).redirect(Policy::none()).build()
+    reqwest::Client::builder().timeout(timeout).redirect(Policy::none())
 }
 
 /// The same address with a path below its own.

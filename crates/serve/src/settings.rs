@@ -1,13 +1,18 @@
 //! The settings of the service: `[serve]` in the configuration file.
 
-use std::net::{IpAddr, SocketAddr};
+mod agents;
+mod login;
+
+pub use agents::AgentSettings;
+pub use login::{LoginSettings, OidcSettings};
+
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use agent::web::config::WebConfig;
 use detect::DetectorKind;
 use learn::artifact::hexadecimal;
-use lifecycle::Role;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
@@ -86,20 +91,6 @@ pub struct ScoringSettings {
     pub detector: DetectorKind,
     /// How much data the first model is trained with.
     pub first_training: Length,
-}
-
-/// The agents that are read.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct AgentSettings {
-    /// Addresses, such as `n001:9742` or `https://n001:9742`.
-    pub targets: Vec<String>,
-    /// Files in the format of Prometheus' `file_sd`, in JSON. They are read again when they change.
-    pub file_sd: Vec<PathBuf>,
-    /// Addresses that respond in the same format.
-    pub http_sd: Vec<String>,
-    /// Time from one request to an agent to the next.
-    pub every: Length,
 }
 
 /// A server with the query API of Prometheus.
@@ -184,41 +175,6 @@ impl ReceiverKind {
             Self::Webhook => "webhook",
         }
     }
-}
-
-/// How people log in, besides tokens.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct LoginSettings {
-    /// The header in which a proxy names the user whom it has authenticated.
-    pub proxy_header: String,
-    /// The addresses of the proxies that may do so.
-    pub proxies: Vec<IpAddr>,
-    /// The role of users who are not listed.
-    pub role: Role,
-    pub vetters: Vec<String>,
-    pub admins: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub oidc: Option<OidcSettings>,
-}
-
-/// An OpenID provider.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct OidcSettings {
-    /// The address of the provider, such as `https://login.example.org/realms/hpc`.
-    pub issuer: String,
-    pub client_id: String,
-    pub client_secret_file: PathBuf,
-    /// The address of this service in the browser, such as `https://tracewise.example.org`.
-    pub external_url: String,
-    /// The claim that names the user.
-    #[serde(default = "user_claim")]
-    pub user_claim: String,
-}
-
-fn user_claim() -> String {
-    "preferred_username".into()
 }
 
 /// What clients may ask for.
@@ -336,12 +292,6 @@ impl Default for ScoringSettings {
     }
 }
 
-impl Default for AgentSettings {
-    fn default() -> Self {
-        Self { targets: Vec::new(), file_sd: Vec::new(), http_sd: Vec::new(), every: seconds(5) }
-    }
-}
-
 impl Default for ExportSettings {
     fn default() -> Self {
         Self {
@@ -357,59 +307,6 @@ impl Default for ExportSettings {
 impl Default for AlertSettings {
     fn default() -> Self {
         Self { external_url: None, resend: seconds(60), receivers: Vec::new() }
-    }
-}
-
-impl Default for LoginSettings {
-    fn default() -> Self {
-        Self {
-            proxy_header: String::new(),
-            proxies: Vec::new(),
-            role: Role::Viewer,
-            vetters: Vec::new(),
-            admins: Vec::new(),
-            oidc: None,
-        }
-    }
-}
-
-impl LoginSettings {
-    fn check(&self) -> Result<(), SettingsError> {
-        if !self.proxy_header.is_empty() && self.proxies.is_empty() {
-            return Err(SettingsError::Login(
-                "proxies is empty: list the addresses of the proxies whose header is trusted",
-            ));
-        }
-        if !self.proxy_header.is_empty() && self.proxy_header.parse::<axum::http::HeaderName>().is_err() {
-            return Err(SettingsError::Login("proxy_header is not the name of a header"));
-        }
-        if self.role == Role::Ingest {
-            return Err(SettingsError::Login("role must be viewer, vetter or admin"));
-        }
-        match &self.oidc {
-            Some(oidc) => crate::http::oidc::check(oidc),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether an address is that of a trusted proxy.
-    pub fn is_proxy(&self, address: IpAddr) -> bool {
-        self.proxies.iter().any(|proxy| proxy.to_canonical() == address.to_canonical())
-    }
-
-    /// Whether people log in in another way than with tokens.
-    pub fn is_on(&self) -> bool {
-        !self.proxy_header.is_empty() || self.oidc.is_some()
-    }
-
-    /// The role of a user.
-    pub fn role_of(&self, user: &str) -> Role {
-        let is_in = |names: &[String]| names.iter().any(|name| name == user);
-        match () {
-            () if is_in(&self.admins) => Role::Admin,
-            () if is_in(&self.vetters) => Role::Vetter,
-            () => self.role,
-        }
     }
 }
 
@@ -440,6 +337,8 @@ pub enum SettingsError {
     Cluster,
     #[error("{target:?} is not the address of an agent; write it like n001:9742 or https://n001:9742")]
     Target { target: String },
+    #[error("agents.{0}")]
+    Agents(&'static str),
     #[error("{url:?} cannot be used: {reason}")]
     Server { url: String, reason: &'static str },
     #[error("{name} must be between {from} and {to}")]
@@ -458,6 +357,7 @@ impl ServeSettings {
         !self.alerts.receivers.is_empty()
             || !self.export.remote_write.is_empty()
             || !self.prometheus.is_empty()
+            || self.agents.has_credentials()
             || !self.mlflow.url.is_empty()
             || self.login.is_on()
     }
@@ -474,8 +374,10 @@ impl ServeSettings {
         let of_receivers =
             self.alerts.receivers.iter().flat_map(|receiver| [&receiver.secret_file, &receiver.token_file]);
         let of_servers = self.prometheus.iter().map(|server| &server.token_file);
+        problems.extend(self.agents.authorities().err());
         let optional = of_receivers
             .chain(of_servers)
+            .chain([&self.agents.password_file, &self.agents.token_file])
             .chain([&self.export.token_file, &self.mlflow.token_file])
             .flatten();
         for path in optional.chain(self.login.oidc.as_ref().map(|oidc| &oidc.client_secret_file)) {
@@ -501,9 +403,7 @@ impl ServeSettings {
         if self.cluster.is_empty() {
             return Err(SettingsError::Cluster);
         }
-        for target in &self.agents.targets {
-            crate::input::targets::address(target)?;
-        }
+        self.agents.check()?;
         for server in &self.prometheus {
             crate::input::poll::address(server)?;
             if !within(server.every, 1_000, 600) {

@@ -166,6 +166,53 @@ fn tls_and_client_certificates_are_as_exporters_have_them() {
 }
 
 #[test]
+fn health_is_asked_on_this_machine_whatever_name_the_certificate_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = Authority::new().issue("n001.example.org");
+    let config = "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\n";
+    let files = [("cert.pem", certificate.as_str()), ("key.pem", &key), ("web.yml", config)];
+    write_all(folder.path(), &files);
+    let file = folder.path().join("web.yml");
+    let agent = agent_on(&node("slurm-v2"), &[&format!("--web.config.file={}", file.display())]);
+    for host in ["127.0.0.1", "localhost"] {
+        let url = format!("https://{host}:{}/healthz", agent.port);
+        let said = testbed::eventually("a first sample", || {
+            let (code, said) = health_at(&url);
+            (!said.contains("no sample yet")).then_some((code, said))
+        });
+        assert_eq!(said, (Some(0), String::new()));
+    }
+    // What another machine says has to be its own; so does what is asked under another address.
+    let every = agent_everywhere(&file);
+    let Some(address) = other_address() else { return };
+    let url: reqwest::Url = format!("https://{address}:{}/metrics", every.port).parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let error = runtime.block_on(agent::health::check(url.clone(), false)).unwrap_err().to_string();
+    assert!(error.to_lowercase().contains("certificate"), "{error}");
+    runtime.block_on(agent::health::check(url, true)).unwrap();
+}
+
+/// An agent on every interface.
+fn agent_everywhere(web_config: &Path) -> testbed::Server {
+    testbed::Server::start(&program(), |port, _| {
+        vec![
+            format!("--web.listen-address=:{port}"),
+            format!("--web.config.file={}", web_config.display()),
+            format!("--path.procfs={}", node("slurm-v2").join("proc").display()),
+            format!("--path.cgroupfs={}", node("slurm-v2").join("cgroup").display()),
+        ]
+    })
+}
+
+/// The address of this machine that is not loopback, if it has one.
+fn other_address() -> Option<std::net::IpAddr> {
+    let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+    // Nothing is sent: the kernel only chooses the address.
+    socket.connect("192.0.2.1:9").ok()?;
+    Some(socket.local_addr().unwrap().ip())
+}
+
+#[test]
 fn a_mistake_in_the_configuration_gets_one_line_that_says_what_to_do() {
     let folder = tempfile::tempdir().unwrap();
     let said = |text: &str| {
@@ -194,6 +241,11 @@ fn a_mistake_in_the_configuration_gets_one_line_that_says_what_to_do() {
             "twice",
         ),
         (vec!["--remote-write.label=a-b=c", "--remote-write.url=http://x"], "write it like cluster=a"),
+        (
+            vec!["--remote-write.url=http://x", "--remote-write.bearer-token-file=t"],
+            "--remote-write.allow-http",
+        ),
+        (vec!["--remote-write.url=http://user:secret@10.0.0.1:9090/"], "--remote-write.allow-http"),
     ] {
         let output = Command::new(program()).args(arguments).output().unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
@@ -214,8 +266,11 @@ fn the_help_is_as_it_is_documented() {
 
 /// The exit code of `tracewise-agent health`, and what it says.
 fn health(port: u16) -> (Option<i32>, String) {
-    let url = format!("--url=http://127.0.0.1:{port}/healthz");
-    let output = Command::new(program()).args(["health", &url]).output().unwrap();
+    health_at(&format!("http://127.0.0.1:{port}/healthz"))
+}
+
+fn health_at(url: &str) -> (Option<i32>, String) {
+    let output = Command::new(program()).args(["health", "--url", url]).output().unwrap();
     (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
 }
 

@@ -134,7 +134,8 @@ pub enum TokenCommand {
     /// Create a token and print it; it cannot be printed again
     #[command(after_help = "Examples:
     tracewise token add --role viewer grafana
-    tracewise token add --role ingest --node n001 --node n002 \"agents of rack 1\"")]
+    tracewise token add --role ingest --node n001 --node n002 \"agents of rack 1\"
+    tracewise token add --role admin --initial /var/lib/tracewise/admin.token \"first administrator\"")]
     Add {
         /// What the token is for
         name: String,
@@ -144,6 +145,9 @@ pub enum TokenCommand {
         /// A node whose readings it may send, for the role ingest; may be repeated [default: all nodes]
         #[arg(long = "node", value_name = "NAME")]
         nodes: Vec<NodeName>,
+        /// If nobody has a token: write it to this file, which only its owner can read
+        #[arg(long, value_name = "FILE", conflicts_with = "json")]
+        initial: Option<PathBuf>,
         #[command(flatten)]
         store: StoreArgs,
         /// Print the result as JSON

@@ -18,6 +18,7 @@ use workload::NodeName;
 
 use crate::args::{AgentCommand, Args, Command, DataArgs};
 use crate::config::Config;
+use crate::owner::refuse_root;
 
 pub fn run(args: Args) -> anyhow::Result<ExitCode> {
     let file = args.config.as_deref();
@@ -48,6 +49,18 @@ impl DataArgs {
         let address = self.address.as_deref().unwrap_or(&config.archive.address);
         Archive::open(address, &config.archive_settings())
     }
+
+    /// The same archive, to change it.
+    fn open_to_write(&self, config: &Config) -> anyhow::Result<Archive> {
+        refuse_root(self.address.as_deref().unwrap_or(&config.archive.address))?;
+        Ok(self.open(config)?)
+    }
+}
+
+/// The archive at an address, to write to it; a new one if there is none.
+fn open_or_create(address: &str, config: &Config) -> anyhow::Result<Archive> {
+    refuse_root(address)?;
+    Ok(Archive::open_or_create(address, &config.archive_settings())?)
 }
 
 /// The name of this machine in an archive: its hostname, unless another is given.

@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use agent::node::{Collector, Node, NodeSettings};
 use agent::sampler::Sampler;
 use anyhow::bail;
-use archive::{Archive, WriterSettings};
+use archive::WriterSettings;
 use serde_json::json;
 use workload::derive::Scale;
 use workload::{Cpu, Derivation, Deriver, Millis, NodeName, NodeReading, Rates, ThreadId, Trace};
 
 use crate::args::RecordArgs;
-use crate::commands::node_name;
+use crate::commands::{node_name, open_or_create};
 use crate::config::Config;
 use crate::live_view::LiveView;
 use crate::output::{eprint_note, print, print_json_line};
@@ -34,7 +34,7 @@ pub fn run(args: &RecordArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let (procfs, cgroupfs) = (args.roots.procfs.clone(), args.roots.cgroupfs.clone());
     let mut node = Node::new(NodeSettings::for_recording(name.clone(), procfs, cgroupfs, interval));
     let source = node.source();
-    let archive = Archive::open_or_create(address, &config.archive_settings())?;
+    let archive = open_or_create(address, config)?;
     let segment_length = config.record.segment.value;
     let settings = WriterSettings { segment_length, ..WriterSettings::default() };
     let mut writer = archive.writer(source.clone(), settings)?;

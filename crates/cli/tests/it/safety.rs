@@ -226,3 +226,77 @@ fn a_label_file_cannot_do_harm() {
     let labels = stdout_of(tracewise().args(["campaign", "label", "list", "--json", "--data"]).arg(&archive));
     assert_eq!(labels.trim(), "[]");
 }
+
+#[test]
+fn root_does_not_write_to_a_directory_of_another_user() {
+    if !rustix::process::geteuid().is_root() {
+        return testbed::skip("only root is refused");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("data");
+    let archive = data.join("archive");
+    std::fs::create_dir(&data).unwrap();
+    import_small(&archive);
+    let give_to = |user: u32| {
+        for path in [&data, &archive] {
+            std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
+        }
+    };
+    let with = |arguments: &[&str], flag: &str, path: &Path| {
+        let mut command = tracewise();
+        command.args(arguments).arg(flag).arg(path);
+        command
+    };
+    let writers = || {
+        [
+            with(&["archive", "compact"], "--data", &archive),
+            with(&["record", "--duration", "2s"], "--into", &archive),
+            with(&["token", "add", "name"], "--data", &data),
+            with(&["learn", "tonight"], "--data", &data),
+            with(&["serve", "--listen", "127.0.0.1:0"], "--data", &data),
+        ]
+    };
+    give_to(65_534);
+    for mut command in writers() {
+        let said = refused(&mut command);
+        assert!(said.contains("run it as that user: sudo -u nobody tracewise"), "{command:?}: {said}");
+    }
+    assert!(!data.join("metadata.db").exists());
+    stdout_of(&mut with(&["archive", "list"], "--data", &archive));
+    give_to(0);
+    for mut command in writers().into_iter().take(3) {
+        stdout_of(&mut command);
+    }
+}
+
+#[test]
+fn the_first_token_is_made_once_and_only_its_owner_can_read_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("admin.token");
+    let add = || {
+        let mut command = tracewise();
+        command.args(["token", "add", "--role", "admin", "first", "--data"]).arg(folder.path());
+        command.arg("--initial").arg(&file);
+        command
+    };
+    assert_eq!(stdout_of(&mut add()), "", "the token is only in the file");
+    let secret = std::fs::read_to_string(&file).unwrap();
+    assert!(secret.starts_with("tw_"), "{secret}");
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    stdout_of(&mut add());
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), secret, "it is kept");
+    let list = || stdout_of(tracewise().args(["token", "list", "--data"]).arg(folder.path()));
+    assert_eq!(list().lines().count(), 2, "{}", list());
+    // Who logs in elsewhere needs no token.
+    let other = folder.path().join("other");
+    let mut command = tracewise();
+    command
+        .args(["token", "add", "--role", "admin", "first", "--data"])
+        .arg(&other)
+        .arg("--initial")
+        .arg(&file);
+    let config = folder.path().join("tracewise.toml");
+    std::fs::write(&config, "[serve.login]\nproxy_header = 'x-user'\nproxies = ['127.0.0.1']\n").unwrap();
+    stdout_of(command.arg("--config").arg(&config));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), secret);
+}

@@ -132,7 +132,8 @@ fn scripts_end_in_time_beside_programs_that_hang() {
     write_program(&folder.path().join("tracewise-agent"), "#!/bin/sh\nexec sleep 60\n");
     let path = format!("{}:{}", std::env::var("PATH").unwrap(), folder.path().display());
     let begin = Instant::now();
-    let status = Command::new(script("node.sh")).env("PATH", path).env("SLURM_JOB_ID", "1").status().unwrap();
+    let status =
+        Command::new(script("node.sh")).env("PATH", &path).env("SLURM_JOB_ID", "1").status().unwrap();
     assert!(status.success());
     assert!(begin.elapsed() < Duration::from_secs(3), "it took {:?}", begin.elapsed());
 
@@ -145,4 +146,106 @@ fn scripts_end_in_time_beside_programs_that_hang() {
     let output = command.env("TRACEWISE_SLURM_SETTINGS", settings).env("SLURM_JOB_ID", "1").output().unwrap();
     assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
     assert!(begin.elapsed() < Duration::from_secs(3), "it took {:?}", begin.elapsed());
+}
+
+/// A program that notes its arguments, a line for each call.
+fn write_recorder(folder: &Path, name: &str) {
+    let text = format!("#!/bin/sh\necho \"$*\" >>'{}/{name}.called'\n", folder.display());
+    write_program(&folder.join(name), &text);
+}
+
+fn called(folder: &Path, name: &str) -> String {
+    fs::read_to_string(folder.join(format!("{name}.called"))).unwrap_or_default()
+}
+
+#[test]
+fn the_prolog_asks_the_agent_where_its_settings_say() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["tracewise-agent", "systemctl", "logger"] {
+        write_recorder(folder.path(), name);
+    }
+    let settings = folder.path().join("tracewise-agent");
+    let settings = settings.with_extension("default");
+    let run = |text: &str| {
+        fs::write(&settings, text).unwrap();
+        let mut command = Command::new("sh");
+        // The script puts the directories of the system first; here, the recorders have to be found.
+        let text = fs::read_to_string(script("node.sh")).unwrap();
+        let own = format!("PATH={}:$PATH", folder.path().display());
+        let (before, after) = text.split_once("\nsettings=").unwrap();
+        command.arg("-c").arg(format!("{before}\n{own}\nsettings={after}"));
+        // Slurm sets the environment of a prolog: a variable of an administrator is not in it.
+        command.env_clear().env("SLURM_JOB_ID", "1").env("TRACEWISE_AGENT_DEFAULTS", &settings);
+        assert!(command.status().unwrap().success());
+        called(folder.path(), "tracewise-agent").lines().last().unwrap().to_owned()
+    };
+    assert_eq!(run(""), "health --url http://127.0.0.1:9742/healthz");
+    let text = "ARGS=\"--web.listen-address=:99\"\n#TRACEWISE_AGENT_URL=no\nTRACEWISE_AGENT_URL='https://127.0.0.1:99/healthz'\n";
+    assert_eq!(run(text), "health --url https://127.0.0.1:99/healthz");
+    fs::remove_file(&settings).unwrap();
+    assert_eq!(called(folder.path(), "systemctl"), "", "an agent that responds is not started");
+}
+
+#[test]
+fn the_next_night_and_the_candidates_have_the_partition_and_account_of_this_one() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["sbatch", "tracewise"] {
+        write_recorder(folder.path(), name);
+    }
+    let run = |variables: &[(&str, &str)]| {
+        let mut command = Command::new(script("night.sbatch"));
+        let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+        command.env_clear().env("PATH", path).envs(variables.iter().copied());
+        assert!(command.status().unwrap().success());
+        let last = |name| called(folder.path(), name).lines().last().unwrap().to_owned();
+        (last("sbatch"), last("tracewise"))
+    };
+    let script = script("night.sbatch").display().to_string();
+    let night = "learn tonight --config /etc/tracewise/tracewise.toml --on slurm --deadline 4h --sbatch=--cpus-per-task=8";
+    assert_eq!(run(&[]), (script.clone(), night.to_owned()));
+    let (next, held) = run(&[("SLURM_JOB_PARTITION", "short"), ("SLURM_JOB_ACCOUNT", "ops")]);
+    assert_eq!(next, format!("--partition=short --account=ops {script}"));
+    assert_eq!(held, format!("{night} --sbatch=--partition=short --sbatch=--account=ops"));
+}
+
+#[test]
+fn a_job_does_not_open_the_database_of_a_service_on_another_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = crate::tracewise();
+    command.args(["learn", "tonight", "--on", "slurm", "--data"]).arg(folder.path()).env("SLURM_JOB_ID", "1");
+    let output = command.output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("serve.store = \"postgres://"), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+}
+
+#[test]
+fn the_summary_reads_settings_of_the_user_of_slurm() {
+    // Only root and the service may enter /etc/tracewise.
+    let text = fs::read_to_string(script("summary.py")).unwrap();
+    assert!(text.contains("\"/etc/slurm/tracewise.json\"") && !text.contains("/etc/tracewise/"));
+    if !rustix::process::geteuid().is_root() {
+        return testbed::skip("only root can run a program as another user");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    write_program(&folder.path().join("sacctmgr"), SACCTMGR);
+    write_program(&folder.path().join("sacct"), SACCT);
+    let summary = folder.path().join("summary.py");
+    fs::copy(script("summary.py"), &summary).unwrap();
+    let port = service(EVENTS);
+    write_settings(folder.path(), port);
+    let settings = folder.path().join("slurm.json");
+    let nobody = 65_534;
+    std::os::unix::fs::chown(folder.path(), Some(nobody), Some(nobody)).unwrap();
+    std::os::unix::fs::chown(&settings, Some(nobody), Some(nobody)).unwrap();
+    fs::set_permissions(&settings, fs::Permissions::from_mode(0o600)).unwrap();
+    let mut command = Command::new(&summary);
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    std::os::unix::process::CommandExt::uid(&mut command, nobody);
+    std::os::unix::process::CommandExt::gid(&mut command, nobody);
+    command.env("PATH", path).env("TRACEWISE_SLURM_SETTINGS", &settings).env("SLURM_JOB_ID", "7");
+    assert!(command.status().unwrap().success());
+    let found = eventually("a summary", || fs::read_to_string(folder.path().join("7.comment")).ok());
+    assert!(found.starts_with("tracewise: 2 events"), "{found}");
 }

@@ -3,23 +3,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use reqwest::StatusCode;
+use reqwest::header::AUTHORIZATION;
 use tokio::sync::watch;
 use url::Url;
 use workload::samples::{self, LOST_HEADER, POSITION_HEADER, Position, SamplesError};
 use workload::{NodeName, NodeReading, Source, Timestamp};
 
-use super::targets::discover;
+use super::targets::Discovery;
 use crate::counts::{Counts, Input, add};
 use crate::error::ServeError;
 use crate::ingest::{Ingest, NotTaken, Origin, by_source};
 use crate::peer;
-use crate::settings::ServeSettings;
+use crate::settings::{AgentSettings, ServeSettings};
 use crate::tasks::Tasks;
 
 /// How often targets are looked for.
@@ -38,6 +40,10 @@ const POSITIONS: &str = "positions.json";
 enum PullError {
     #[error("{0}")]
     Request(String),
+    #[error("{0}")]
+    Credentials(String),
+    #[error("it asks for a password or token: see user, password_file and token_file of [serve.agents]")]
+    Unauthorized,
     #[error("it responds with {0}")]
     Status(StatusCode),
     #[error("it responds without a position: it is an agent of an older version, or no agent")]
@@ -73,7 +79,7 @@ impl Pull {
         ingest: Ingest,
         counts: Arc<Counts>,
     ) -> Result<Self, ServeError> {
-        let client = peer::client(TIMEOUT).map_err(|error| ServeError::Client(error.to_string()))?;
+        let client = client(&settings.borrow().agents).map_err(ServeError::Client)?;
         let positions = Arc::new(Positions::read(data.join(POSITIONS), archived));
         Ok(Self { settings, client, ingest, counts, positions })
     }
@@ -81,16 +87,28 @@ impl Pull {
     /// Reads until `stop` changes.
     pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut readers = Tasks::new();
+        let mut discovery = Discovery::default();
+        let mut ca_file = self.settings.borrow().agents.ca_file.clone();
         let mut reported = BTreeSet::new();
         loop {
             let agents = self.settings.borrow_and_update().agents.clone();
-            let (targets, errors) = discover(&agents, &self.client).await;
-            for error in errors {
-                let text = error.to_string();
-                if reported.insert(text.clone()) {
-                    tracing::warn!("agents: {text}");
+            if agents.ca_file != ca_file {
+                match client(&agents) {
+                    Ok(client) => {
+                        self.client = client;
+                        // Readers begin again with it.
+                        replace(&mut readers, Tasks::new()).end().await;
+                    }
+                    Err(reason) => tracing::warn!("agents: {reason}; the authorities stay as they are"),
                 }
+                ca_file.clone_from(&agents.ca_file);
             }
+            let (targets, errors) = discovery.discover(&agents, &self.client).await;
+            add(&self.counts.failed_discoveries, errors.len() as u64);
+            let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
+            // What happens again after it was well is said again.
+            errors.difference(&reported).for_each(|error| tracing::warn!("agents: {error}"));
+            reported = errors;
             let targets: Vec<Url> = targets.into_iter().collect();
             readers.keep(&targets, |target| self.reader(target).run());
             self.positions.write();
@@ -115,6 +133,12 @@ impl Pull {
             positions: self.positions.clone(),
         }
     }
+}
+
+/// A client that trusts the authorities of the settings, too.
+fn client(agents: &AgentSettings) -> Result<reqwest::Client, String> {
+    let builder = peer::builder(TIMEOUT).tls_certs_merge(agents.authorities()?);
+    builder.build().map_err(|error| net::root_cause(&error).to_string())
 }
 
 /// Reads one agent.
@@ -175,7 +199,15 @@ impl Reader {
         let after = asked.map(|position| position.to_string()).unwrap_or_default();
         url.query_pairs_mut().append_pair("after", &after);
         let cause = |error: reqwest::Error| PullError::Request(net::root_cause(&error).to_string());
-        let response = self.client.get(url).send().await.map_err(cause)?;
+        let mut request = self.client.get(url);
+        let authorization = self.settings.borrow().agents.authorization();
+        if let Some(value) = authorization.map_err(PullError::Credentials)? {
+            request = request.header(AUTHORIZATION, value);
+        }
+        let response = request.send().await.map_err(cause)?;
+        if response.status() == StatusCode::UNAUTHORIZED {
+            return Err(PullError::Unauthorized);
+        }
         if response.status() != StatusCode::OK {
             return Err(PullError::Status(response.status()));
         }

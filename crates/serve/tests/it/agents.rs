@@ -13,6 +13,7 @@ use agent::web::config::WebConfig;
 use agent::web::listener::Listener;
 use agent::web::places::Limits;
 use archive::{Archive, Replay, Selection, Settings};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use testbed::fake_node::FakeNode;
 use testbed::free_port;
 use workload::{Cpu, Millis, NodeName, NodeReading, Ticks, Timestamp};
@@ -32,6 +33,12 @@ pub struct TestAgent {
 
 impl TestAgent {
     pub fn start(folder: &Path, port: u16) -> Self {
+        Self::start_with(folder, port, None)
+    }
+
+    /// With TLS and passwords, as `--web.config.file` says.
+    fn start_with(folder: &Path, port: u16, web_config: Option<&Path>) -> Self {
+        net::install_tls_provider();
         let fake = FakeNode::create(folder, 4);
         let name = NodeName::new("n1").unwrap();
         let node = Node::new(NodeSettings::for_recording(
@@ -43,7 +50,7 @@ impl TestAgent {
         let keep = Keep { time: Millis::HOUR, bytes: usize::MAX };
         let shared = Arc::new(Shared::new(&node, keep, false));
         let limits = Limits { connections: 10, connections_per_peer: 10 };
-        let server = Server::new(shared.clone(), WebConfig::read(None).unwrap(), limits);
+        let server = Server::new(shared.clone(), WebConfig::read(web_config).unwrap(), limits);
         let address = format!("127.0.0.1:{port}").parse().unwrap();
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -132,6 +139,59 @@ async fn every_reading_is_stored_once_across_restarts_of_both_sides() {
     let stored = archived(folder.path());
     assert_eq!(stored.len(), expected.len(), "nothing is stored twice");
     assert!(ticks(&stored) == ticks(&expected), "stored counters are those of the agent");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_with_tls_and_a_password_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        folder.path().join(name)
+    };
+    let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let authority = CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap();
+    let key = KeyPair::generate().unwrap();
+    let certificate =
+        CertificateParams::new(vec!["localhost".to_owned()]).unwrap().signed_by(&key, &authority).unwrap();
+    write("cert.pem", &certificate.pem());
+    write("key.pem", &key.serialize_pem());
+    let hash = bcrypt::hash("secret", 4).unwrap();
+    let web_config = write(
+        "web.yml",
+        &format!(
+            "tls_server_config:\n  cert_file: cert.pem\n  key_file: key.pem\nbasic_auth_users:\n  tracewise: {hash}\n"
+        ),
+    );
+    let port = free_port();
+    let mut agent = TestAgent::start_with(&folder.path().join("node"), port, Some(&web_config));
+    let begin = Timestamp::from(SystemTime::now()).floor(Millis::SECOND) - Millis::from_seconds(600);
+    agent.read(begin, 50);
+
+    let mut settings = settings(folder.path());
+    let list =
+        format!("[{{\"targets\": [\"localhost:{port}\"], \"labels\": {{\"__scheme__\": \"https\"}}}}]");
+    settings.agents.file_sd = vec![write("nodes.json", &list)];
+    let running = started(settings.clone(), None).await;
+    let failed = || running.service.counts.failed_pulls.load(std::sync::atomic::Ordering::Relaxed);
+    eventually("a refusal of an unknown authority", async || failed() > 0).await;
+    // Both are given while the service runs; first a wrong password.
+    settings.agents.ca_file = Some(write("ca.pem", &authority.pem()));
+    settings.agents.user = "tracewise".into();
+    settings.agents.password_file = Some(write("password", "wrong\n"));
+    running.reload(settings).unwrap();
+    let before = failed();
+    eventually("a refusal of the password", async || failed() > before).await;
+    assert!(archived(folder.path()).is_empty());
+    write("password", "secret\n");
+    let path = folder.path().to_owned();
+    eventually("the readings", async || {
+        let path = path.clone();
+        tokio::task::spawn_blocking(move || archived(&path).len()).await.unwrap() >= 50
+    })
+    .await;
+    running.stop().await;
+    agent.stop();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -16,7 +16,7 @@ use crate::signals::stop_on_signals;
 
 pub fn run(args: &CompactArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let stop = stop_on_signals(None)?;
-    let archive = args.data.open(config)?.with_stop(&stop);
+    let archive = args.data.open_to_write(config)?.with_stop(&stop);
     let now = Timestamp::from(SystemTime::now());
     let merged = if args.dry_run {
         None

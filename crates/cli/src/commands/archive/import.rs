@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context;
+use archive::LoadReport;
 use archive::source::{AgentImport, ColumnMap, CsvImport, Intake, PrometheusImport, PrometheusQuery};
-use archive::{Archive, LoadReport};
 use files::Limits;
 use report::text::{show_bytes, show_count};
 use serde::Serialize;
 use workload::{Control, Timestamp};
 
 use crate::args::{ImportArgs, Preset};
+use crate::commands::open_or_create;
 use crate::config::{Config, read_text};
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -28,7 +29,7 @@ struct Imported {
 
 pub fn run(args: &ImportArgs, config: &Config) -> anyhow::Result<ExitCode> {
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
-    let open = || Archive::open_or_create(address, &config.archive_settings());
+    let open = || open_or_create(address, config);
     let stop = stop_on_signals(None)?;
     let intake = Intake { limits: config.limits(), now: Timestamp::from(SystemTime::now()) };
     let mut imported = Vec::new();

@@ -3,12 +3,13 @@
 use std::process::ExitCode;
 
 use anyhow::bail;
-use archive::{Archive, Selection};
+use archive::Selection;
 use detect::inject::{CopySettings, copy};
 use report::text::show_count;
 use workload::Control;
 
 use crate::args::InjectArgs;
+use crate::commands::open_or_create;
 use crate::config::Config;
 use crate::output::{print, print_json};
 use crate::progress::Progress;
@@ -19,7 +20,7 @@ pub fn run(args: &InjectArgs, config: &Config) -> anyhow::Result<ExitCode> {
         bail!("--strength must be greater than 0 and at most 1");
     }
     let from = args.data.open(config)?;
-    let into = Archive::open_or_create(&args.into, &config.archive_settings())?;
+    let into = open_or_create(&args.into, config)?;
     if !into.snapshot(Selection::default())?.nodes().is_empty() {
         bail!("{} is not empty; faults are injected into a new copy", args.into);
     }

@@ -33,7 +33,7 @@ struct Row {
 }
 
 fn add(args: &LabelAddArgs, config: &Config) -> anyhow::Result<ExitCode> {
-    let archive = args.data.open(config)?;
+    let archive = args.data.open_to_write(config)?;
     let file = || args.labels.display().to_string();
     let text = files::read(&args.labels, &config.limits())?;
     let mut reader = csv::Reader::from_reader(text.as_slice());

@@ -4,7 +4,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
-use archive::Archive;
 use campaign::Plan;
 use campaign::run::{RunError, RunEvent, RunSettings, Submit};
 use campaign::slurm::SlurmError;
@@ -12,7 +11,7 @@ use report::text::{show_count, show_duration};
 
 use super::{job_runner, label};
 use crate::args::CampaignRunArgs;
-use crate::commands::node_name;
+use crate::commands::{node_name, open_or_create};
 use crate::config::{Config, read_text};
 use crate::output::{eprint_note, print_json};
 use crate::progress::Progress;
@@ -45,7 +44,7 @@ pub fn run(args: &CampaignRunArgs, config: &Config) -> anyhow::Result<ExitCode> 
         runner: job_runner()?,
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
-    let archive = Archive::open_or_create(address, &config.archive_settings())?;
+    let archive = open_or_create(address, config)?;
     let stop = stop_on_signals(None)?;
     let progress = Progress::new(format!("recording into {address}"));
     let show = |event: RunEvent<'_>| match event {

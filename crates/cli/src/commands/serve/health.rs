@@ -13,11 +13,11 @@ use crate::args::HealthArgs;
 use crate::config::Config;
 
 pub fn run(args: HealthArgs, file: Option<&Path>) -> anyhow::Result<ExitCode> {
-    let url = match args.url {
-        Some(url) => url,
-        None => address(&Config::load(file)?.serve)?,
+    let (url, is_own) = match args.url {
+        Some(url) => (url, false),
+        None => (address(&Config::load(file)?.serve)?, true),
     };
-    runtime()?.block_on(agent::health::check(url))?;
+    runtime()?.block_on(agent::health::check(url, is_own))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -8,7 +8,7 @@ use ::archive::{Archive, Settings};
 use ::serve::learning::slurm::{SlurmNight, SlurmNightError};
 use ::serve::learning::{in_background, line, outcome};
 use ::serve::mlflow::{self, Client, Mirror};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use lifecycle::{
     Assignment, Cadence, CadenceAtSize, Candidate, Drift, Figures, Night, NightError, NightStep, Plan,
     Registry, Store,
@@ -48,6 +48,13 @@ pub fn run(command: LearnCommand, config: &Config) -> anyhow::Result<ExitCode> {
 }
 
 fn tonight(args: &StoreArgs, how: NightArgs, json: bool, config: &Config) -> anyhow::Result<()> {
+    // The service has the database open, on its own machine: SQLite is damaged if others use it through a shared file system.
+    if std::env::var_os("SLURM_JOB_ID").is_some() && config.serve.store.is_empty() {
+        bail!(
+            "this is a Slurm job, which must not open the SQLite database of a service on another node: set serve.store = \
+             \"postgres://…\", or run the command on the machine of the service"
+        );
+    }
     let (runtime, now) = (runtime()?, Timestamp::from(SystemTime::now()));
     let detector = detector_settings(config)?;
     let settings = config.serve.learning.night();

@@ -20,6 +20,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::{ServeArgs, StoreArgs};
 use crate::config::Config;
 use crate::output::print;
+use crate::owner::refuse_root;
 
 /// Threads for requests; scoring has its own.
 const N_REQUEST_THREADS: usize = 2;
@@ -30,7 +31,9 @@ pub fn run(args: &ServeArgs, file: Option<&Path>) -> anyhow::Result<ExitCode> {
     let config = Config::load(file)?;
     runtime()?.block_on(async {
         let signals = Signals::new()?;
-        let running = ::serve::start(settings(args, &config), config.detector, None).await?;
+        let settings_at_start = settings(args, &config);
+        refuse_root(&settings_at_start.data)?;
+        let running = ::serve::start(settings_at_start, config.detector, None).await?;
         let cluster = running.service.settings().cluster.clone();
         print(&format!("Tracewise serves {cluster} at {}", url(&running)))?;
         until_stopped(running, signals, || Ok(settings(args, &Config::load(file)?))).await
@@ -52,6 +55,7 @@ fn settings(args: &ServeArgs, config: &Config) -> ServeSettings {
 
 /// The metadata store of the service.
 async fn open_store(args: &StoreArgs, config: &Config) -> anyhow::Result<Store> {
+    refuse_root(data_of(args, config))?;
     if !config.serve.store.is_empty() {
         return Ok(Store::open(&config.serve.store).await?);
     }

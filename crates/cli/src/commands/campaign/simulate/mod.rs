@@ -19,6 +19,7 @@ use serde_json::json;
 use workload::{Control, Label, Millis, NodeReading, Timestamp};
 
 use crate::args::SimulateArgs;
+use crate::commands::open_or_create;
 use crate::config::{Config, read_text};
 use crate::output::{eprint_note, print, print_json, print_table};
 use crate::progress::Progress;
@@ -60,7 +61,7 @@ pub fn run(args: &SimulateArgs, config: &Config) -> anyhow::Result<ExitCode> {
         variation: Variation::default(),
     };
     let address = args.into.as_deref().unwrap_or(&config.archive.address);
-    let archive = Archive::open_or_create(address, &config.archive_settings())?;
+    let archive = open_or_create(address, config)?;
     if args.live {
         return run_live(args, &settings, &model, &archive);
     }
