@@ -85,6 +85,6 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     names.collect::<BTreeSet<String>>().into_iter().collect()
 }
 
-fn place(names: &[String], name: &String) -> usize {
-    names.binary_search(name).unwrap_or(0)
+fn place(names: &[String], name: &str) -> usize {
+    names.binary_search_by(|one| one.as_str().cmp(name)).unwrap_or(0)
 }
