@@ -23,6 +23,8 @@ NODES, THREADS = 40, 128
 # History is simulated and a model is trained before the first event.
 PATIENCE_SECONDS = 1_800
 FRAME_MS = 1_000 / 60
+# As many inputs as ui/e2e/measure.js sends.
+FRAMES = 600
 
 
 def free_port():
@@ -88,10 +90,13 @@ def report(found):
         f"| all scripts, compressed, kB | {found['scripts']['bytes'] / 1e3:.0f} | under 250 | {verdict(found['scripts']['bytes'] < 250e3)} |",
     ]
     for name, frames in [("128,000 threads, live, pointer moving", found["heatMap"]), ("100,000 tasks, zooming", found["gantt"])]:
-        rate = 1_000 / frames["median"]
-        is_met = frames["median"] < FRAME_MS * 1.05
-        lines.append(f"| {name}: frames per second (median) | {rate:.0f} | 60 | {verdict(is_met)} |")
-        lines.append(f"| {name}: 95 % of the frames take at most, ms | {frames['p95']:.0f} | – | – |")
+        if frames["drawn"] < 0.9 * FRAMES:
+            raise SystemExit(f"{name}: only {frames['drawn']} of {FRAMES} inputs were drawn")
+        # Frames come with the display, every 16.7 ms; a frame that is late takes 33.3 ms.
+        is_met = frames["p95"] < FRAME_MS * 1.05
+        lines.append(f"| {name}: 95 % of the frames take at most, ms | {frames['p95']:.1f} | {FRAME_MS:.1f} (60 per second) | {verdict(is_met)} |")
+        lines.append(f"| {name}: median frame, ms | {frames['median']:.1f} | – | – |")
+        lines.append(f"| {name}: CPU time of the main thread for a frame, ms | {frames['cpu']:.1f} | – | – |")
     lines.append(f"| slowest answer of the API at {requests['threads']:,} threads, ms | {slowest:.0f} | under 100 | {verdict(slowest < 100)} |")
     for name, one in found["memory"].items():
         growth = (one["last"]["bytes"] - one["first"]["bytes"]) / 1e6
@@ -99,8 +104,9 @@ def report(found):
         lines.append(f"| memory of {what} after 10 min and after an hour, MB | {one['first']['bytes'] / 1e6:.1f}, {one['last']['bytes'] / 1e6:.1f} | growth under 1.5 | {verdict(growth < 1.5)} |")
     lines += [
         "",
-        "For the large drawings, the page gets made-up answers of that size. An hour of updates takes less than a minute: the clock of",
-        "the page is moved on, and its requests are real.",
+        "Each of 600 frames gets an input, so each has something to draw. The map gets made-up answers of its size; the chart is that of",
+        "a generated Nextflow trace, sent to the server. An hour of updates takes less than a minute: the clock of the page is moved",
+        "on, and its requests are real.",
         "",
         "| `/api/v1/` | median, ms | 95 %, ms | slowest of 30, ms |",
         "|---|---:|---:|---:|",

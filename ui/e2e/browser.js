@@ -43,7 +43,10 @@ export async function api(path, init) {
     ...init,
     headers: init?.body ? { 'content-type': 'application/json' } : {},
   });
-  if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
+  if (!response.ok) {
+    const error = new Error(`${path}: ${response.status} ${await response.text()}`);
+    throw Object.assign(error, { status: response.status });
+  }
   return response.status === 204 ? null : response.json();
 }
 
@@ -82,36 +85,17 @@ export async function anOperation(kind, path, body) {
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }
   }
+  await ended(number, until);
+  return number;
+}
+
+/** Waits for the end of an operation; its result. */
+export async function ended(number, until = Date.now() + 300_000) {
   for (;;) {
     const operation = await api(`operations/${number}`);
-    if (operation.state === 'done') return number;
-    if (operation.state !== 'running' || Date.now() > until) throw new Error(`${kind}: ${operation.state} ${operation.error}`);
+    if (operation.state === 'done') return operation.result;
+    if (operation.state !== 'running' || Date.now() > until)
+      throw new Error(`${operation.kind}: ${operation.state} ${operation.error}`);
     await new Promise((resolve) => setTimeout(resolve, 1000));
   }
-}
-
-/** The longest that half of the frames may take. Beside other tests on a busy machine it has to be more. */
-export const FRAME_MS = Number(process.env.FRAME_MS ?? 25);
-
-/** The times from frame to frame, in milliseconds, while something is done. */
-export async function framesOf(page, n, act) {
-  const frames = page.evaluate(
-    (wanted) =>
-      new Promise((resolve) => {
-        const times = [];
-        const next = (time) => (times.push(time) < wanted ? requestAnimationFrame(next) : resolve(times));
-        requestAnimationFrame(next);
-      }),
-    n,
-  );
-  await act();
-  const times = await frames;
-  return times.slice(1).map((time, index) => time - times[index]);
-}
-
-/** The median time from frame to frame, in milliseconds, while something is done. */
-export async function medianFrame(page, act) {
-  const steps = await framesOf(page, 120, act);
-  steps.sort((a, b) => a - b);
-  return steps[Math.floor(steps.length / 2)];
 }

@@ -2,10 +2,12 @@
 
 import { gzipSync } from 'node:zlib';
 
-import { api, framesOf, launch, open, URL_OF_SERVER } from './browser.js';
+import { api, launch, open, URL_OF_SERVER } from './browser.js';
+import { framesOf } from './frames.js';
 import { anHour } from './memory.js';
-import { clean, manyTasks, manyThreads, put, run } from './samples.js';
+import { clean, largeRun, manyThreads, put } from './samples.js';
 
+const FRAMES = 600;
 const LOADS = 7;
 const REQUESTS = 30;
 
@@ -44,29 +46,20 @@ async function scriptBytes() {
 async function heatMap(browser) {
   const { page, close } = await open(browser, '#/', { before: manyThreads });
   await page.waitForSelector('.map canvas');
-  const box = await page.locator('.canvases').boundingBox();
-  const steps = await framesOf(page, 300, async () => {
-    for (let step = 0; step < 150; step += 1) await page.mouse.move(box.x + 60 + step * 4, box.y + 20 + step * 2);
-  });
+  const frames = await framesOf(page, '[aria-roledescription="heat map"]', 'move', FRAMES);
   await close();
-  return figures(steps);
+  return { ...figures(frames.steps), cpu: frames.cpuMs, drawn: frames.nDrawn };
 }
 
 async function gantt(browser) {
-  await put('workflows/e2e-large.txt', run(20));
-  const chart = manyTasks(100_000);
-  const before = (page) => page.route('**/e2e-large.txt/chart', (route) => route.fulfill({ json: chart }));
-  const { page, close } = await open(browser, '#/workflows/e2e-large.txt', { before });
-  const plot = page.locator('[aria-roledescription="Gantt chart"]');
-  await plot.waitFor();
-  const box = await plot.boundingBox();
-  await page.mouse.move(box.x + box.width / 2, box.y + Math.min(box.height / 2, 200));
-  const steps = await framesOf(page, 300, async () => {
-    for (let step = 0; step < 120; step += 1) await page.mouse.wheel(0, step % 60 < 30 ? -120 : 120);
-  });
+  await put('workflows/e2e-large.txt', largeRun(100_000));
+  const { page, close } = await open(browser, '#/workflows/e2e-large.txt');
+  const plot = '[aria-roledescription="Gantt chart"]';
+  await page.waitForSelector(plot, { timeout: 60_000 });
+  const frames = await framesOf(page, plot, 'wheel', FRAMES);
   await close();
   await clean();
-  return figures(steps);
+  return { ...figures(frames.steps), cpu: frames.cpuMs, drawn: frames.nDrawn };
 }
 
 async function requests() {

@@ -1,6 +1,6 @@
 // Data of tests: files that a visitor may send, and large answers of the server.
 
-import { api, URL_OF_SERVER } from './browser.js';
+import { api, ended, URL_OF_SERVER } from './browser.js';
 
 export const put = (path, body) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'PUT', body });
 const remove = (path) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'DELETE' });
@@ -9,6 +9,8 @@ const remove = (path) => fetch(`${URL_OF_SERVER}/api/v1/${path}`, { method: 'DEL
 export async function clean() {
   for (const { name } of (await api('job-traces')).items) if (name.startsWith('e2e-')) await remove(`job-traces/${name}`);
   for (const { name } of (await api('workflows')).items) if (name.startsWith('e2e-')) await remove(`workflows/${name}`);
+  const { classifier } = await api('workflow-classifier');
+  if (classifier?.from === 'labels') await ended((await api('workflow-classifier', { method: 'DELETE' })).number);
 }
 
 /** A job trace as a CSV file. */
@@ -32,25 +34,33 @@ export function run(seconds) {
   return [header, ...rows, ''].join('\n');
 }
 
-/** The chart of a run with many tasks. */
-export function manyTasks(n) {
-  const all = Array.from({ length: n }, (_, index) => index);
-  const start = all.map((index) => index * 0.5);
-  return {
-    start: 1_795_000_000,
-    seconds: n * 0.5 + 100,
-    parts: ['ready', 'wms_delay', 'pre_script', 'queue', 'stage_in', 'runtime', 'stage_out', 'post_script'],
-    kinds: Array.from({ length: 20 }, (_, index) => `kind${index}`),
-    workflows: [''],
-    task: all.map((index) => `task_${index}`),
-    kind: all.map((index) => index % 20),
-    workflow: all.map(() => 0),
-    role: all.map(() => 0),
-    attempt: all.map(() => 1),
-    failed: all.map((index) => (index % 5000 === 0 ? 1 : 0)),
-    critical: all.map((index) => (index % 1000 === 0 ? 1 : 0)),
-    ends: Array.from({ length: 8 }, (_, part) => start.map((time, index) => time + part * (5 + (index % 7)))),
-  };
+/** A run with many tasks, a hundred at a time, as a Nextflow trace. */
+export function largeRun(tasks) {
+  const rows = ['task_id\thash\tnative_id\tname\tstatus\texit\tsubmit\tduration\trealtime'];
+  for (let task = 0; task < tasks; task += 1) {
+    const [own, status] = [30 + (task % 20), task % 5000 === 0 ? 'FAILED\t1' : 'COMPLETED\t0'];
+    const submitted = new Date(1_793_500_000_000 + Math.floor(task / 100) * 60_000).toISOString();
+    const time = submitted.replace('T', ' ').replace('Z', '');
+    rows.push(`${task}\t0a/${task}\t${task}\tKIND${task % 20} (s${task})\t${status}\t${time}\t${own + 2}s\t${own}s`);
+  }
+  return `${rows.join('\n')}\n`;
+}
+
+/** Runs with labels, enough for a classifier. */
+export async function labelled() {
+  for (let index = 0; index < 12; index += 1) {
+    const [name, label] = [`e2e-labelled-${index}.txt`, index < 6 ? 'normal' : 'cpu'];
+    const sent = await put(`workflows/${name}`, run((index < 6 ? 20 : 60) + index));
+    if (sent.status !== 201) throw new Error(`${name}: ${sent.status}`);
+    await api(`workflows/${name}/label`, { method: 'PUT', body: JSON.stringify({ label }) });
+  }
+}
+
+/** A classifier that was trained with labels. */
+export async function aClassifier() {
+  await labelled();
+  const { number } = await api('workflow-classifier', { method: 'POST', body: '{}' });
+  await ended(number);
 }
 
 /** A projection of many windows. */

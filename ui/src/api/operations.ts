@@ -10,7 +10,8 @@ export type OperationKind =
   | 'sampling'
   | 'synthesis'
   | 'comparison'
-  | 'training';
+  | 'training'
+  | 'reclassification';
 
 export interface Operation<R = unknown> {
   number: number;

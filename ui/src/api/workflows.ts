@@ -53,9 +53,16 @@ export interface WorkflowDetail extends WorkflowItem {
   verdict: RunVerdict | null;
   /** Why there is no verdict. */
   not_judged: string | null;
-  labelled_by: string | null;
-  labelled: number | null;
-  comment: string | null;
+  /** What people said, the last at the end; it counts. */
+  labels: GivenLabel[];
+}
+
+/** What somebody called a run. */
+export interface GivenLabel {
+  label: string;
+  comment: string;
+  actor: string;
+  time: number;
 }
 
 /** All attempts of a run as columns. Times are seconds since its start. */
@@ -64,7 +71,7 @@ export interface WorkflowChart {
   seconds: number;
   parts: string[];
   kinds: string[];
-  /** Sub-workflows; one empty name if there are none. */
+  /** Sub-workflows; the workflow itself has an empty name. */
   workflows: string[];
   task: string[];
   kind: number[];
@@ -95,22 +102,26 @@ export interface RunComparison {
   only_after: string[];
 }
 
+export interface Classifier {
+  kind: string;
+  classes: string[];
+  n_runs: number;
+  /** Null if it is not known. */
+  trained: number | null;
+  from: 'settings' | 'labels';
+}
+
 export interface ClassifierState {
-  classifier: {
-    kind: string;
-    classes: string[];
-    n_runs: number;
-    trained: number | null;
-    from: 'settings' | 'labels';
-  } | null;
+  classifier: Classifier | null;
+  /** Whether the settings of the service name one. */
+  is_configured: boolean;
   /** The number of runs with each label. */
   labels: Record<string, number>;
 }
 
-export interface Trained {
-  kind: string;
-  classes: string[];
-  n_runs: number;
+/** What is in use after the classifier of the labels was removed. */
+export interface WentBack {
+  classifier: Classifier | null;
 }
 
 export const files = stored('workflows');
@@ -125,9 +136,13 @@ export async function giveLabel(name: string, label: string, comment: string): P
   await send(`${files.at(name)}/label`, { method: 'PUT', body: { label, comment: comment || undefined } });
 }
 
-export async function removeLabel(name: string): Promise<void> {
-  await send(`${files.at(name)}/label`, { method: 'DELETE' });
+/** Withdraws the last label of this user; the answer tells which label counts now. */
+export async function withdrawLabel(name: string): Promise<WorkflowItem> {
+  return (await send(`${files.at(name)}/label`, { method: 'DELETE' })).json() as Promise<WorkflowItem>;
 }
 
-export const classifier = (signal?: AbortSignal) => get<ClassifierState>(`${BASE}/workflow-classifier`, signal);
-export const train = (): Promise<Operation<Trained>> => started('workflow-classifier', {});
+const CLASSIFIER = `${BASE}/workflow-classifier`;
+export const classifier = (signal?: AbortSignal) => get<ClassifierState>(CLASSIFIER, signal);
+export const train = (): Promise<Operation<Classifier>> => started('workflow-classifier', {});
+export const goBack = async (): Promise<Operation<WentBack>> =>
+  (await send(CLASSIFIER, { method: 'DELETE' })).json() as Promise<Operation<WentBack>>;

@@ -6,8 +6,8 @@ import { Poll } from './poll';
 import { Stream, type StreamState } from './stream';
 
 const STATE_SECONDS = 3;
-/** Many changes at once cause one request. */
 const MAX_LAG_SECONDS = 5;
+/** Many changes within this time cause one request. */
 const GATHER_MS = 400;
 const MAX_PROBLEMS = 1000;
 

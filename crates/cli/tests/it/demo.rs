@@ -166,8 +166,7 @@ fn the_demo_has_an_anomaly_a_page_that_works_and_data_for_every_dashboard() {
     demo.wait_for_an_event();
     let mut node = Command::new("node");
     node.args(["--test", "--test-concurrency=1"]).args(tests_of_the_page());
-    // Other tests run at the same time, so frames may take longer than they do for people.
-    node.env("TRACEWISE_URL", demo.url()).env("CHROMIUM", browser).env("FRAME_MS", "200");
+    node.env("TRACEWISE_URL", demo.url()).env("CHROMIUM", browser);
     run(node.env("TRACEWISE", env!("CARGO_BIN_EXE_tracewise")));
     // By now it has been scraped for longer than the ranges of the queries.
     if let Some(prometheus) = prometheus {

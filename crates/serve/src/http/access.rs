@@ -29,7 +29,7 @@ pub enum Access {
 }
 
 /// The permissions: every route, and who may use it. A route that is missing here is refused.
-pub const ROUTES: [(&str, &str, Access); 68] = [
+pub const ROUTES: [(&str, &str, Access); 69] = [
     ("GET", "/", Access::Public),
     ("GET", "/assets/{file}", Access::Public),
     ("GET", "/healthz", Access::Public),
@@ -96,6 +96,7 @@ pub const ROUTES: [(&str, &str, Access); 68] = [
     ("DELETE", "/api/v1/workflows/{name}/label", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/workflow-classifier", Access::Role(Role::Viewer)),
     ("POST", "/api/v1/workflow-classifier", Access::Role(Role::Vetter)),
+    ("DELETE", "/api/v1/workflow-classifier", Access::Role(Role::Vetter)),
     ("GET", "/api/v1/timings", Access::Role(Role::Viewer)),
     ("GET", "/api/v1/stream", Access::Role(Role::Viewer)),
 ];

@@ -21,6 +21,7 @@ mod stored;
 mod threads;
 mod usage;
 mod verdicts;
+mod workflow_schema;
 mod workflows;
 mod write;
 
@@ -115,7 +116,7 @@ fn documented() -> OpenApiRouter<Arc<Service>> {
         .routes(routes!(workflows::chart))
         .routes(routes!(workflows::compare))
         .routes(routes!(workflows::label, workflows::remove_label))
-        .routes(routes!(workflows::classifier, workflows::train))
+        .routes(routes!(workflows::classifier, workflows::train, workflows::go_back))
         .routes(routes!(oidc::begin))
         .routes(routes!(oidc::end))
 }

@@ -3,6 +3,7 @@
 #![allow(unused_qualifications, reason = "in code that utoipa generates")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::State;
@@ -10,6 +11,8 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
+use serde_json::json;
+use tokio::runtime::Handle;
 use utoipa::{IntoParams, ToSchema};
 use workflows::classify::Verdict;
 use workflows::compare::Comparison;
@@ -21,8 +24,10 @@ use super::error::{ApiError, ErrorBody};
 use super::extract::{JsonBody, Path, Query};
 use super::operations::{OperationItem, Started, started};
 use super::stored;
-use crate::uploads::{Upload, UploadName};
-use crate::workflow_runs::{ClassifierInUse, RunChart, RunContent, RunDetail, RunLabel};
+use super::workflow_schema::{RunComparison, RunVerdict};
+use crate::service::Service;
+use crate::uploads::{Upload, UploadError, UploadName};
+use crate::workflow_runs::{ClassifierInUse, RunChart, RunContent, RunDetail, RunLabel, Turn};
 
 const MAX_LABEL: usize = 100;
 const MAX_COMMENT: usize = 2_000;
@@ -56,8 +61,25 @@ impl From<&Upload<RunContent>> for WorkflowItem {
             attempts: content.attempts,
             failed: content.failed,
             class: content.class.clone(),
-            label: content.label.as_ref().map(|label| label.label.clone()),
+            label: content.label().map(|label| label.label.clone()),
         }
+    }
+}
+
+/// What somebody called a run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct LabelItem {
+    pub label: String,
+    pub comment: String,
+    pub actor: String,
+    /// In seconds since 1970.
+    pub time: f64,
+}
+
+impl From<&RunLabel> for LabelItem {
+    fn from(label: &RunLabel) -> Self {
+        let RunLabel { label, comment, actor, time } = label.clone();
+        Self { label, comment, actor, time: seconds(time) }
     }
 }
 
@@ -68,34 +90,24 @@ pub struct WorkflowDetail {
     pub item: WorkflowItem,
     pub warnings: Vec<String>,
     /// Class, probabilities, reasons and overdue tasks; null if the run cannot be judged.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<RunVerdict>)]
     pub verdict: Option<Verdict>,
     /// Why there is no verdict.
     pub not_judged: Option<String>,
-    pub labelled_by: Option<String>,
-    /// In seconds since 1970.
-    pub labelled: Option<f64>,
-    pub comment: Option<String>,
+    /// What people said, the last at the end; it counts.
+    pub labels: Vec<LabelItem>,
 }
 
 impl From<RunDetail> for WorkflowDetail {
     fn from(detail: RunDetail) -> Self {
         let RunDetail { upload, warnings, verdict } = detail;
         let item = WorkflowItem::from(&upload);
-        let label = upload.about.content.label;
+        let labels = upload.about.content.labels.iter().map(LabelItem::from).collect();
         let (verdict, not_judged) = match verdict {
             Ok(verdict) => (Some(verdict), None),
             Err(reason) => (None, Some(reason)),
         };
-        Self {
-            item,
-            warnings,
-            verdict,
-            not_judged,
-            labelled_by: label.as_ref().map(|label| label.actor.clone()),
-            labelled: label.as_ref().map(|label| seconds(label.time)),
-            comment: label.map(|label| label.comment),
-        }
+        Self { item, warnings, verdict, not_judged, labels }
     }
 }
 
@@ -120,7 +132,7 @@ pub async fn run(State(service): Shared, Path(name): Path<String>) -> Result<Jso
 
 /// The Gantt chart of a run, in columns.
 #[utoipa::path(get, path = "/api/v1/workflows/{name}/chart", params(("name" = String, Path)), tag = "workflows",
-    responses((status = 200, body = Object), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody),
+    responses((status = 200, body = RunChart), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn chart(State(service): Shared, Path(name): Path<String>) -> Result<Json<RunChart>, ApiError> {
     let name = UploadName::new(&name)?;
@@ -138,7 +150,7 @@ pub struct WithQuery {
 
 /// The tasks whose delays differ most between two runs.
 #[utoipa::path(get, path = "/api/v1/workflows/{name}/comparison", params(("name" = String, Path), WithQuery),
-    tag = "workflows", responses((status = 200, body = Object), (status = 404, body = ErrorBody),
+    tag = "workflows", responses((status = 200, body = RunComparison), (status = 404, body = ErrorBody),
     (status = 422, body = ErrorBody), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn compare(
     State(service): Shared,
@@ -223,12 +235,12 @@ pub async fn label(
         return Err(ApiError::bad_request(format!("a comment has at most {MAX_COMMENT} characters")));
     }
     let given = RunLabel::new(label, request.comment, &client.actor);
-    let labelled = service.workflow_runs.set_label(&UploadName::new(&name)?, Some(given))?;
+    let labelled = service.workflow_runs.label(&UploadName::new(&name)?, given)?;
     stored::note(&service, &client.actor, &format!("label workflow run {label}"), &name).await?;
     Ok(Json(WorkflowItem::from(&labelled)))
 }
 
-/// Removes the label of a run.
+/// Withdraws the last label that the client gave to a run. The one before it counts again, whoever gave it.
 #[utoipa::path(delete, path = "/api/v1/workflows/{name}/label", params(("name" = String, Path)), tag = "workflows",
     responses((status = 200, body = WorkflowItem), (status = 404, body = ErrorBody),
     (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
@@ -237,17 +249,19 @@ pub async fn remove_label(
     Extension(client): Extension<Client>,
     Path(name): Path<String>,
 ) -> Result<Json<WorkflowItem>, ApiError> {
-    let changed = service.workflow_runs.set_label(&UploadName::new(&name)?, None)?;
-    stored::note(&service, &client.actor, "remove label of workflow run", &name).await?;
+    let changed = service.workflow_runs.withdraw_label(&UploadName::new(&name)?, &client.actor)?;
+    let changed = changed.ok_or_else(|| ApiError::not_found(format!("you gave {name} no label")))?;
+    stored::note(&service, &client.actor, "withdraw label of workflow run", &name).await?;
     Ok(Json(WorkflowItem::from(&changed)))
 }
 
 /// The classifier in use, and the labels that another one could be trained with.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ClassifierState {
-    /// Its kind, its classes, the number of its training runs and where it comes from; null if there is none.
-    #[schema(value_type = Option<Object>)]
+    /// Null if there is none.
     pub classifier: Option<ClassifierInUse>,
+    /// Whether the settings name a classifier.
+    pub is_configured: bool,
     /// The number of runs with each label.
     pub labels: BTreeMap<String, usize>,
 }
@@ -257,20 +271,70 @@ pub struct ClassifierState {
     (status = 200, body = ClassifierState), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
 pub async fn classifier(State(service): Shared) -> Result<Json<ClassifierState>, ApiError> {
     let runs = &service.workflow_runs;
-    Ok(Json(ClassifierState { classifier: runs.classifier(), labels: runs.labels()? }))
+    Ok(Json(ClassifierState {
+        classifier: runs.classifier(),
+        is_configured: runs.has_configured(),
+        labels: runs.labels()?,
+    }))
 }
 
 /// Trains a classifier with the labelled runs. It judges all runs from then on.
 #[utoipa::path(post, path = "/api/v1/workflow-classifier", tag = "workflows", responses(
-    (status = 202, body = OperationItem), (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+    (status = 202, body = OperationItem), (status = 409, body = ErrorBody), (status = 401, body = ErrorBody),
+    (status = 403, body = ErrorBody)))]
 pub async fn train(
     State(service): Shared,
     Extension(client): Extension<Client>,
 ) -> Result<Started, ApiError> {
-    let worker = service.clone();
+    let (turn, worker, actor) = (turn(&service)?, service.clone(), client.actor.clone());
+    let note = noting(&service, client.actor, "train workflow classifier");
     let work = move |control: Control<'_>| {
-        let trained = worker.workflow_runs.train(control);
+        let note = |new: &ClassifierInUse| note(&format!("{}, {} runs", new.kind, new.n_runs));
+        let trained = worker.workflow_runs.train(&turn, control, note);
         serde_json::to_value(trained.map_err(|error| error.to_string())?).map_err(|error| error.to_string())
     };
-    started(service.operations.start("training", client.actor, work))
+    started(service.operations.start("training", actor, work))
+}
+
+/// Stops using the classifier that was trained with labels. The one in the settings, if there is one, judges all runs from
+/// then on.
+#[utoipa::path(delete, path = "/api/v1/workflow-classifier", tag = "workflows", responses(
+    (status = 202, body = OperationItem), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+    (status = 401, body = ErrorBody), (status = 403, body = ErrorBody)))]
+pub async fn go_back(
+    State(service): Shared,
+    Extension(client): Extension<Client>,
+) -> Result<Started, ApiError> {
+    let (turn, worker, actor) = (turn(&service)?, service.clone(), client.actor.clone());
+    if !service.workflow_runs.is_trained() {
+        return Err(ApiError::not_found("no classifier in use was trained with labels"));
+    }
+    let note = noting(&service, client.actor, "remove workflow classifier");
+    let work = move |control: Control<'_>| {
+        let in_use = worker.workflow_runs.go_back(&turn, control, || note("trained with labels"));
+        Ok(json!({ "classifier": in_use.map_err(|error| error.to_string())? }))
+    };
+    started(service.operations.start("reclassification", actor, work))
+}
+
+/// The right to replace the classifier.
+fn turn(service: &Service) -> Result<Turn, ApiError> {
+    service.workflow_runs.turn().ok_or_else(|| ApiError {
+        status: StatusCode::CONFLICT,
+        code: "conflict",
+        message: "the classifier is being replaced; wait for the end of that operation, or cancel it".into(),
+    })
+}
+
+/// Writes to the audit log from the thread of an operation.
+fn noting(
+    service: &Arc<Service>,
+    actor: String,
+    action: &'static str,
+) -> impl Fn(&str) -> Result<(), UploadError> + Send + use<> {
+    let (service, runtime) = (service.clone(), Handle::current());
+    move |detail| {
+        let noted = runtime.block_on(stored::note(&service, &actor, action, detail));
+        noted.map_err(|error| UploadError::Content(error.message))
+    }
 }

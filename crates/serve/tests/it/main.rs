@@ -11,6 +11,7 @@ mod remote_write;
 mod schema;
 mod servers;
 mod stored;
+mod workflow_runs;
 
 use std::net::SocketAddr;
 use std::path::Path;

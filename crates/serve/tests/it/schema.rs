@@ -11,7 +11,7 @@ enabled = false
 
 [checks.positive_data_acceptance]
 # A name or a time that the schema allows may still mean nothing.
-expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "415", "422", "429", "502", "503"]
+expected-statuses = ["2xx", "3xx", "400", "401", "403", "404", "409", "415", "422", "429", "502", "503"]
 "#;
 
 #[tokio::test(flavor = "multi_thread")]

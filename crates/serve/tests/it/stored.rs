@@ -6,38 +6,56 @@ use serve::Running;
 
 use crate::{eventually, settings, started};
 
-/// A client of a service without tokens.
-struct Client {
+/// A client of a service.
+pub struct Client {
     base: String,
     client: reqwest::Client,
+    /// Not needed if the service has no tokens.
+    token: Option<String>,
 }
 
 impl Client {
-    fn new(running: &Running) -> Self {
+    pub fn new(running: &Running) -> Self {
         net::install_tls_provider();
-        Self { base: format!("http://{}/api/v1", running.address), client: reqwest::Client::new() }
+        Self {
+            base: format!("http://{}/api/v1", running.address),
+            client: reqwest::Client::new(),
+            token: None,
+        }
     }
 
-    async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
-        let request = self.client.request(method, format!("{}/{path}", self.base)).body(body);
+    pub fn with_token(running: &Running, token: String) -> Self {
+        Self { token: Some(token), ..Self::new(running) }
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+        let mut request = self.client.request(method, format!("{}/{path}", self.base)).body(body);
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        }
         let answer = request.header("content-type", "application/json").send().await.unwrap();
         (answer.status().as_u16(), answer.bytes().await.unwrap().to_vec())
     }
 
-    async fn put(&self, path: &str, body: impl Into<Vec<u8>>) -> (u16, Value) {
+    pub async fn put(&self, path: &str, body: impl Into<Vec<u8>>) -> (u16, Value) {
         let (status, body) = self.send(Method::PUT, path, body.into()).await;
         (status, serde_json::from_slice(&body).unwrap())
     }
 
-    async fn get(&self, path: &str) -> Value {
+    pub async fn get(&self, path: &str) -> Value {
         let (status, body) = self.send(Method::GET, path, Vec::new()).await;
         assert_eq!(status, 200, "{path}: {}", String::from_utf8_lossy(&body));
         serde_json::from_slice(&body).unwrap()
     }
 
     /// Starts an operation and waits for its end.
-    async fn run(&self, path: &str, body: Value) -> Value {
-        let (status, body) = self.send(Method::POST, path, body.to_string().into_bytes()).await;
+    pub async fn run(&self, path: &str, body: Value) -> Value {
+        self.follow(Method::POST, path, body).await
+    }
+
+    /// Sends a request that starts an operation, and waits for its end.
+    pub async fn follow(&self, method: Method, path: &str, body: Value) -> Value {
+        let (status, body) = self.send(method, path, body.to_string().into_bytes()).await;
         assert_eq!(status, 202, "{path}: {}", String::from_utf8_lossy(&body));
         let number = serde_json::from_slice::<Value>(&body).unwrap()["number"].clone();
         let mut found = Value::Null;
@@ -49,7 +67,7 @@ impl Client {
         found
     }
 
-    async fn names(&self, path: &str) -> Vec<String> {
+    pub async fn names(&self, path: &str) -> Vec<String> {
         let items = self.get(path).await["items"].as_array().unwrap().clone();
         items.iter().map(|item| item["name"].as_str().unwrap().to_owned()).collect()
     }
@@ -175,7 +193,7 @@ async fn files_that_cannot_be_used_change_nothing() {
 }
 
 /// A run of twelve tasks in the format of Nextflow. A task takes `seconds`.
-fn nextflow(seconds: u32) -> String {
+pub fn nextflow(seconds: u32) -> String {
     let mut text = String::from("task_id\thash\tnative_id\tname\tstatus\texit\tsubmit\tduration\trealtime\n");
     for task in 0..12 {
         let (minute, own) = (task / 4 * 2, seconds + task % 3);
@@ -188,6 +206,14 @@ fn nextflow(seconds: u32) -> String {
     text
 }
 
+/// Sends a run with a label.
+pub async fn add(client: &Client, name: &str, seconds: u32, label: &str) {
+    let (status, added) = client.put(&format!("workflows/{name}"), nextflow(seconds)).await;
+    assert_eq!((status, &added["attempts"]), (201, &json!(12)), "{added}");
+    let body = json!({ "label": label, "comment": "looked at it" }).to_string();
+    assert_eq!(client.put(&format!("workflows/{name}/label"), body).await.0, 200);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn labels_of_runs_train_a_classifier() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,14 +224,14 @@ async fn labels_of_runs_train_a_classifier() {
         .chain((6..12).map(|run| (format!("run-{run}.txt"), 60 + run, "cpu")))
         .collect();
     for (name, seconds, label) in &runs {
-        let (status, added) = client.put(&format!("workflows/{name}"), nextflow(*seconds)).await;
-        assert_eq!((status, &added["attempts"]), (201, &json!(12)), "{added}");
-        let body = json!({ "label": label, "comment": "looked at it" }).to_string();
-        assert_eq!(client.put(&format!("workflows/{name}/label"), body).await.0, 200);
+        add(&client, name, *seconds, label).await;
     }
     let before = client.get("workflows/run-0.txt").await;
     assert!(before["not_judged"].as_str().unwrap().starts_with("there is no classifier yet"), "{before}");
-    assert_eq!((&before["label"], &before["comment"]), (&json!("normal"), &json!("looked at it")));
+    assert_eq!(
+        (&before["label"], &before["labels"][0]["comment"]),
+        (&json!("normal"), &json!("looked at it"))
+    );
     let trained = client.run("workflow-classifier", json!({})).await;
     assert_eq!((&trained["state"], &trained["result"]["n_runs"]), (&json!("done"), &json!(12)), "{trained}");
     let state = client.get("workflow-classifier").await;

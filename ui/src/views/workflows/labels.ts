@@ -29,9 +29,3 @@ export function labelProblem(label: string): string | null {
   if (label.length > MAX_LABEL) return `A label has at most ${MAX_LABEL} characters.`;
   return /^[\w.-]+$/.test(label) ? null : 'A label has letters, digits, dots, dashes and underscores.';
 }
-
-/** What was said about a run before. */
-export interface Before {
-  label: string | null;
-  comment: string;
-}
