@@ -19,6 +19,8 @@ pub enum WorkflowsCommand {
     Train(TrainRunsArgs),
     /// Find the fault of runs, with reasons
     Classify(ClassifyArgs),
+    /// Rank the tasks of runs by how anomalous they are, with reasons; needs no labels
+    Tasks(RankTasksArgs),
     /// Follow a run while it goes on
     Follow(FollowArgs),
     /// Compare two runs task by task
@@ -175,6 +177,29 @@ pub struct ClassifyArgs {
     #[arg(required = true, value_name = "RUN")]
     pub runs: Vec<PathBuf>,
     /// Print verdicts as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
+    after_help = "A task is compared with the baseline and its machine with the other machines of the run. Runs shortly before and \
+    after count too, because a faulty machine stays faulty: give all recent runs. The baseline is that of the model, or the median \
+    of the given runs, of which most should be healthy.\n\nExamples:\n  \
+    tracewise workflows tasks runs/*.csv --top 10\n  \
+    tracewise workflows tasks --model model submit/run0001 --json"
+)]
+pub struct RankTasksArgs {
+    /// Files or submit directories
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The directory of a trained model: use its baseline
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// How many tasks to print
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub top: usize,
+    /// Print the tasks as JSON
     #[arg(long)]
     pub json: bool,
 }

@@ -123,7 +123,8 @@ fn rank_tasks(data: &Dataset, args: &EvaluateRunsArgs, stop: &Stop) -> anyhow::R
     let rows = vec![
         vec!["random".into(), "0.500".into(), format!("{:.3}", found.anomalous_fraction)],
         row("no labels, each task alone", found.alone),
-        row("no labels, with the tasks on its host", found.unsupervised),
+        row("no labels, with the tasks on its host", found.within_run),
+        row("no labels, with its host in runs near in time", found.unsupervised),
         row("with labels, folds by run", found.supervised),
     ];
     print_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;
