@@ -308,8 +308,7 @@ struct Reasons<'a> {
     centres: [f64; EXPLAINED.len()],
 }
 
-const EXPLAINED: [Quantity; 3] =
-    [Quantity::RuntimePerCpuTime, Quantity::Execution, Quantity::StageInPerByte];
+const EXPLAINED: [Quantity; 3] = [Quantity::RuntimePerCpuTime, Quantity::Execution, Quantity::StageInPerByte];
 
 impl<'a> Reasons<'a> {
     fn new(summary: &'a RunSummary<'a>, baseline: &'a Baseline) -> Self {
@@ -349,7 +348,10 @@ impl<'a> Reasons<'a> {
         let relative = |column: usize| (self.ratios[place][column] - self.centres[column]).exp();
         let (machine, own) = (&found.machine, OWN_WEIGHT * found.own);
         let mut parts = [
-            (machine.level.min(MAX_LEVEL), format!("runtime per CPU time {on} {:.1} × the baseline", ratio(0))),
+            (
+                machine.level.min(MAX_LEVEL),
+                format!("runtime per CPU time {on} {:.1} × the baseline", ratio(0)),
+            ),
             (machine.execution, format!("execution {on} {:.1} × that on other machines", relative(1))),
             (machine.stage_in, format!("stage_in per byte {on} {:.1} × that on other machines", relative(2))),
             (own, self.own_text(at)),
@@ -369,5 +371,87 @@ impl<'a> Reasons<'a> {
             Some(format!("its own {} {:.1} × the baseline", quantity.name(), (value - range.median).exp()))
         };
         largest.and_then(ratio).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workflow::{Span, TaskAttempt, TaskRole};
+
+    const N_RUNS: usize = 9;
+    const N_MACHINES: usize = 5;
+
+    /// Runs with eight tasks on each of five machines; `seconds` is the runtime by run, machine and task.
+    fn runs(seconds: impl Fn(usize, usize, usize) -> f64) -> Vec<WorkflowRun> {
+        let run = |at: usize| {
+            let start = 1e5 * at as f64;
+            let task = |machine: usize, number: usize| TaskAttempt {
+                host: Some(format!("worker{machine}")),
+                ready: Some(start),
+                submitted: Some(start),
+                execution: Span::new(start, start + seconds(at, machine, number)).ok(),
+                cpu_seconds: Some(90.0 + number as f64),
+                ..TaskAttempt::new(format!("work_{machine}_{number}"), TaskRole::Compute, "work", 1)
+            };
+            let attempts =
+                (0..N_MACHINES).flat_map(|machine| (0..8).map(move |number| task(machine, number)));
+            WorkflowRun { name: format!("run{at}"), attempts: attempts.collect(), ..WorkflowRun::default() }
+        };
+        (0..N_RUNS).map(run).collect()
+    }
+
+    fn usual(at: usize, machine: usize, number: usize) -> f64 {
+        100.0 + ((at * 7 + machine * 3 + number * 5) % 11) as f64
+    }
+
+    #[test]
+    fn tasks_on_a_slow_machine_come_first_with_the_reason() {
+        let all = runs(|at, machine, number| {
+            usual(at, machine, number) * if (at, machine) == (4, 2) { 1.6 } else { 1.0 }
+        });
+        let summaries: Vec<RunSummary<'_>> = all.iter().map(RunSummary::new).collect();
+        let summaries: Vec<&RunSummary<'_>> = summaries.iter().collect();
+        let ranked = rank(&summaries, &Baseline::of(summaries.iter().copied()));
+        assert_eq!(ranked.len(), N_RUNS * N_MACHINES * 8);
+        for task in &ranked[..8] {
+            assert_eq!((&*task.run, task.host.as_deref()), ("run4", Some("worker2")), "{task:?}");
+            assert!(task.reason.contains("of the 8 tasks on worker2 1.6 ×"), "{}", task.reason);
+        }
+        assert_eq!(ranked[ranked.len() - 1].reason, "near the baseline and the other machines");
+    }
+
+    #[test]
+    fn a_machine_that_is_slow_in_the_runs_around_is_suspect() {
+        let slow = |at: usize| [3, 5, 6].contains(&at);
+        let all = runs(|at, machine, number| {
+            usual(at, machine, number) * if machine == 1 && slow(at) { 1.5 } else { 1.0 }
+        });
+        let summaries: Vec<RunSummary<'_>> = all.iter().map(RunSummary::new).collect();
+        let summaries: Vec<&RunSummary<'_>> = summaries.iter().collect();
+        let baseline = Baseline::of(summaries.iter().copied());
+        // Run 4 shows nothing by itself.
+        let of_machine = |neighbours: Neighbours| -> [f64; 2] {
+            let found = scores(&summaries, &baseline, neighbours);
+            [8, 16].map(|at| found[4][at].score)
+        };
+        let [alone, near] = [Neighbours::None, Neighbours::NearInTime].map(of_machine);
+        assert!((alone[0] - alone[1]).abs() < 2.0, "{alone:?}");
+        assert!(near[0] - near[1] > 3.0, "{near:?}");
+    }
+
+    #[test]
+    fn a_slow_task_on_an_unknown_machine_is_found() {
+        let mut all = runs(|at, machine, number| {
+            usual(at, machine, number) + if (at, machine, number) == (1, 1, 1) { 200.0 } else { 0.0 }
+        });
+        for attempt in all.iter_mut().flat_map(|run| &mut run.attempts) {
+            attempt.host = None;
+        }
+        let summaries: Vec<RunSummary<'_>> = all.iter().map(RunSummary::new).collect();
+        let summaries: Vec<&RunSummary<'_>> = summaries.iter().collect();
+        let ranked = rank(&summaries, &Baseline::of(summaries.iter().copied()));
+        assert_eq!((&*ranked[0].run, &*ranked[0].task), ("run1", "work_1_1"));
+        assert!(ranked[0].reason.starts_with("runtime per CPU time of the task 3"), "{}", ranked[0].reason);
     }
 }

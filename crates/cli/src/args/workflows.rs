@@ -65,6 +65,11 @@ fn parse_labelled(text: &str) -> Result<(String, PathBuf), String> {
     Ok((label.to_owned(), file.into()))
 }
 
+fn parse_fraction(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction: &f64| *fraction > 0.0 && *fraction <= 1.0);
+    fraction.ok_or_else(|| "expected a fraction above 0 and up to 1, such as 0.3".to_owned())
+}
+
 #[derive(Debug, ClapArgs)]
 #[command(
     after_help = "The format of the file is recognised: FlowBench tables, submit directories and jobstate.log of Pegasus, \
@@ -265,10 +270,10 @@ pub struct FollowArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Faults: cpu_K takes K cores from every machine, hdd_K caps disk writes at K MB/s and reads at 2 K MB/s, loss_P \
+    after_help = "Faults: cpu_K takes K cores from a machine, hdd_K caps disk writes at K MB/s and reads at 2 K MB/s, loss_P \
     loses P per cent of packets. docs/workflows.md describes the model. Injected faults do not replace recorded ones.\n\n\
     Examples:\n  tracewise workflows inject run.csv --fault loss_1 --out injected/\n  \
-    tracewise workflows inject normal/*.csv --fault cpu_2 --fault hdd_100 --cores 8 --out injected/"
+    tracewise workflows inject normal/*.csv --fault cpu_2 --fault hdd_100 --cores 8 --machines 0.3 --out injected/"
 )]
 pub struct InjectRunArgs {
     /// Tables, logs or submit directories
@@ -283,6 +288,12 @@ pub struct InjectRunArgs {
     /// The rate of disk writes without a fault, in MB/s; reads are assumed to be twice as fast
     #[arg(long, value_name = "MB_PER_S", default_value_t = workflows::inject::Machine::default().disk_write_mb_per_second)]
     pub disk_write_rate: f64,
+    /// TCP connections of a transfer, which share the effect of packet loss
+    #[arg(long, value_name = "N", default_value_t = workflows::inject::Machine::default().connections, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub connections: u32,
+    /// The fraction of the machines of a run that have the fault, drawn at random; at least one has it
+    #[arg(long, value_name = "FRACTION", default_value_t = workflows::inject::Machine::default().affected_fraction, value_parser = parse_fraction)]
+    pub machines: f64,
     /// The directory to write <fault>/<run>.csv to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

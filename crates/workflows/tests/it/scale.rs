@@ -7,11 +7,11 @@ use std::path::Path;
 use std::time::Instant;
 
 use files::Limits;
+use workflows::anomalous_tasks::rank;
 use workflows::classify::baseline::Baseline;
 use workflows::classify::{ClassifierKind, ClassifierSettings, TrainedClassifier, TrainingPlan};
 use workflows::compare::compare;
 use workflows::draw::{Gantt, Style, html, svg};
-use workflows::anomalous_tasks::rank;
 use workflows::features::RunSummary;
 use workflows::graph::{Dependency, Graph};
 use workflows::inject::{Fault, Machine, inject};

@@ -90,6 +90,14 @@ pub fn run(args: &EvaluateRunsArgs, limits: &Limits) -> anyhow::Result<ExitCode>
         print(&format!("\n{}", evaluation.protocol))?;
         let (header, rows) = report::confusion(evaluation);
         print_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
+        let certain = &evaluation.certain;
+        if certain.coverage < 1.0 {
+            print(&format!(
+                "cannot tell {:.1} % of the runs; accuracy on the others: {:.3}",
+                100.0 * (1.0 - certain.coverage),
+                certain.accuracy
+            ))?;
+        }
         let early: Vec<String> = evaluation
             .while_running
             .iter()
