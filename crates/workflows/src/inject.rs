@@ -298,8 +298,12 @@ fn with_loss(
     };
     Parts {
         stage_in: transfer(old.stage_in, attempt.stage_in_bytes),
-        // A transfer task without staging of its own moves files all the time.
-        runtime: if attempt.role == TaskRole::Transfer { transfer(old.runtime, None) } else { old.runtime },
+        // A transfer task whose staging is unknown moves files all the time.
+        runtime: if attempt.role == TaskRole::Transfer && old.stage_in + old.stage_out == 0.0 {
+            transfer(old.runtime, attempt.stage_in_bytes.or(attempt.stage_out_bytes))
+        } else {
+            old.runtime
+        },
         stage_out: transfer(old.stage_out, attempt.stage_out_bytes),
     }
 }
@@ -459,7 +463,7 @@ mod tests {
     #[test]
     fn a_fraction_of_the_machines_has_the_fault() {
         let mut many = run();
-        for (at, attempt) in (0..40).zip(many.attempts[0..1].repeat(40)) {
+        for (at, attempt) in vec![many.attempts[0].clone(); 40].into_iter().enumerate() {
             many.attempts.push(TaskAttempt { host: Some(format!("worker{}", at % 10)), ..attempt });
         }
         many.attempts.drain(..3);
