@@ -135,6 +135,7 @@ impl Statistic {
 }
 
 /// A run with its delays and quantities, computed once for all that judge it.
+#[derive(Clone)]
 pub struct RunSummary<'a> {
     pub run: &'a WorkflowRun,
     /// One entry per attempt.

@@ -1,24 +1,26 @@
 //! Injects a fault into a recorded run, by a simple model of its effect:
 //!
-//! - **CPU**, `cpu_K`: `K` of the `c` cores of every machine are taken away. The CPU time of a task takes
+//! - **CPU**, `cpu_K`: `K` of the `c` cores of a machine are taken away. The CPU time of a task takes
 //!   `max(1, n / (c − K))` times as long, with `n` the tasks on its machine at that time. Waiting does not change.
-//!   (FlowBench takes cores from some machines only.)
-//! - **Disk**, `hdd_K`: writes are capped at `K` MB/s and reads at `2 K` MB/s, as FlowBench defines it. Without the cap, the
-//!   disk is assumed to write at [`Machine::disk_write_mb_per_second`] and to read twice as fast, so disk time takes
-//!   `disk_write_mb_per_second / K` times as long. Disk time is what a task does not spend on the CPU, and a third of its
-//!   staging.
-//! - **Packet loss**, `loss_P`: `P` per cent of packets are lost. A connection reaches `min(1, 1.22 / (r √p))` of its
-//!   throughput, the bound of Mathis et al. (1997), with `r` packets in flight. Staging and transfers take longer by the
-//!   inverse, multiplied by log-normal noise for each connection.
+//! - **Disk**, `hdd_K`: writes are capped at `K` MB/s and reads at `2 K` MB/s, as FlowBench defines it. Stage-in writes and
+//!   stage-out reads, so neither is faster than the cap; a network that is slower than the disk hides the cap. A twentieth of
+//!   the runtime is disk time, which takes [`Machine::disk_write_mb_per_second`]` / K` times as long.
+//! - **Packet loss**, `loss_P`: `P` per cent of packets are lost. A transfer is not faster than the throughput of
+//!   [`Machine::connections`] TCP connections after Padhye et al., "Modeling TCP Throughput: A Simple Model and its Empirical
+//!   Validation" (1998), multiplied by log-normal noise for each transfer. Large transfers suffer more than small ones, which
+//!   only wait for lost packets when they connect.
 //!
-//! Everything that depends on a delayed task moves back. Injected faults do not replace recorded ones: classifiers trained on
-//! injected faults miss most recorded disk and network faults (`docs/results/workflows.md`).
+//! The strength of disk faults and packet loss varies from run to run, and times have the resolution of the record. Otherwise,
+//! classifiers learn what only injected faults have in common. A fault affects a fraction of the machines, drawn at random.
+//! Everything that depends on a delayed task moves back.
+//! Injected faults do not replace recorded ones (`docs/results/workflows.md`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use crate::workflow::{Span, TaskAttempt, TaskName, TaskRole, WorkflowRun};
 use rand::SeedableRng;
-use rand_distr::{Distribution, Normal};
+use rand::seq::SliceRandom;
+use rand_distr::{Distribution, Normal, Poisson};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::Serialize;
 
@@ -27,7 +29,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
-    /// Cores taken away on every machine.
+    /// Cores taken away on a machine.
     Cpu { cores: u32 },
     /// The cap on disk writes; reads are capped at twice the rate.
     Disk { write_mb_per_second: f64 },
@@ -73,12 +75,16 @@ pub struct Machine {
     pub cores: u32,
     /// The rate of disk writes without a fault; reads are twice as fast.
     pub disk_write_mb_per_second: f64,
+    /// TCP connections of a transfer.
+    pub connections: u32,
+    /// The fraction of the machines of a run that have the fault; at least one has it.
+    pub affected_fraction: f64,
 }
 
 impl Default for Machine {
-    /// Four cores, and the sequential write rate of a hard disk.
+    /// Four cores, and a disk and a network whose effects resemble those in the authors' training runs of FlowGAD.
     fn default() -> Self {
-        Self { cores: 4, disk_write_mb_per_second: 150.0 }
+        Self { cores: 4, disk_write_mb_per_second: 250.0, connections: 6, affected_fraction: 1.0 }
     }
 }
 
@@ -87,22 +93,60 @@ impl Machine {
     pub fn disk_slowdown(&self, write_mb_per_second: f64) -> f64 {
         self.disk_write_mb_per_second / write_mb_per_second
     }
+
+    /// The throughput of a transfer at a packet loss between 0 and 1, in MB/s.
+    fn lossy_mb_per_second(&self, loss: f64) -> f64 {
+        // Seconds per packet: fast retransmission, and time-outs.
+        let retransmission = ROUND_TRIP_SECONDS * (2.0 * loss / 3.0).sqrt();
+        let n_timeouts = f64::min(1.0, 3.0 * (3.0 * loss / 8.0).sqrt()) * loss * (1.0 + 32.0 * loss * loss);
+        let seconds = retransmission + TIMEOUT_SECONDS * n_timeouts;
+        f64::from(self.connections) * PACKET_MB / seconds
+    }
 }
 
-/// Packets in flight on a link of a cluster.
-const IN_FLIGHT: f64 = 30.0;
-/// The fraction of staging time that the disk determines.
-const DISK_FRACTION: f64 = 1.0 / 3.0;
-/// The smallest fraction of runtime that is disk time: even a task that computes all the time reads and writes.
-const MIN_DISK_TIME: f64 = 0.05;
-/// The standard deviation of the logarithm of the noise between connections.
-const NOISE: f64 = 0.15;
+/// The round trip, and the least retransmission time-out of Linux.
+const ROUND_TRIP_SECONDS: f64 = 5e-4;
+const TIMEOUT_SECONDS: f64 = 0.2;
+/// The payload of a packet in an Ethernet.
+const PACKET_MB: f64 = 1448e-6;
+/// Packets that are sent to set up a transfer, and the time until one that was lost is sent again.
+const SETUP_PACKETS: f64 = 30.0;
+const SETUP_TIMEOUT_SECONDS: f64 = 1.0;
+/// The throughput of a transfer whose bytes are unknown.
+const ASSUMED_MB_PER_SECOND: f64 = 50.0;
+/// The fraction of runtime that is disk time: even a task that computes all the time reads and writes.
+const DISK_FRACTION: f64 = 0.05;
+/// The standard deviation of the logarithm of the noise between transfers, and of the strength of a fault between runs.
+const TRANSFER_NOISE: f64 = 0.15;
+const RUN_NOISE: f64 = 0.4;
 
-/// How many times as long the parts of an attempt take.
-struct Factors {
+/// How long the parts of an attempt take, in seconds.
+#[derive(Debug, Clone, Copy)]
+struct Parts {
     stage_in: f64,
     runtime: f64,
     stage_out: f64,
+}
+
+impl Parts {
+    fn of(attempt: &TaskAttempt) -> Self {
+        let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
+        let (stage_in, stage_out) = (seconds(attempt.stage_in), seconds(attempt.stage_out));
+        let runtime = (seconds(attempt.execution) - stage_in - stage_out).max(0.0);
+        Self { stage_in, runtime, stage_out }
+    }
+
+    /// The same in whole seconds, if the record has whole seconds.
+    fn at_resolution_of(self, record: &Self) -> Self {
+        let is_whole =
+            [record.stage_in, record.runtime, record.stage_out].iter().all(|one| one.fract() == 0.0);
+        let rounded = |seconds: f64| if is_whole { seconds.round() } else { seconds };
+        Self {
+            stage_in: rounded(self.stage_in),
+            runtime: rounded(self.runtime),
+            stage_out: rounded(self.stage_out),
+        }
+    }
 }
 
 /// A copy of a run with a fault, under the same name.
@@ -116,12 +160,43 @@ pub fn inject(run: &WorkflowRun, fault: Fault, machine: &Machine, seed: u64) -> 
         }
         _ => {}
     }
-    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut noise = || Normal::new(0.0, NOISE).map_or(1.0, |normal| f64::exp(normal.sample(&mut rng)));
+    // Runs that are injected with the same seed differ in strength and in the machines that have the fault.
+    let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ checksum(&run.name) ^ checksum(&fault.label()));
+    let affected = affected(run, machine.affected_fraction, &mut rng);
+    let strength = log_normal(RUN_NOISE, &mut rng);
     let loads = Load::by_host(run);
-    let factors: Vec<Factors> =
-        run.attempts.iter().map(|attempt| factors(&loads, attempt, fault, machine, noise())).collect();
-    Ok(delayed(run, &factors))
+    let mut part = |attempt: &TaskAttempt| {
+        let old = Parts::of(attempt);
+        if !affected.contains(&attempt.host.as_deref()) {
+            return old;
+        }
+        match fault {
+            Fault::Cpu { cores } => with_fewer_cores(&loads, attempt, old, cores, machine),
+            Fault::Disk { write_mb_per_second } => {
+                with_disk_cap(attempt, old, write_mb_per_second, machine, strength)
+            }
+            Fault::Loss { percent } => with_loss(attempt, old, percent / 100.0, machine, strength, &mut rng),
+        }
+        .at_resolution_of(&old)
+    };
+    let parts: Vec<Parts> = run.attempts.iter().map(&mut part).collect();
+    Ok(delayed(run, &parts))
+}
+
+/// The machines that have the fault. Attempts without a machine are on one of their own.
+fn affected<'a>(
+    run: &'a WorkflowRun,
+    fraction: f64,
+    rng: &mut Xoshiro256PlusPlus,
+) -> HashSet<Option<&'a str>> {
+    let hosts: BTreeSet<Option<&str>> = run.attempts.iter().map(|attempt| attempt.host.as_deref()).collect();
+    let mut hosts: Vec<Option<&str>> = hosts.into_iter().collect();
+    let n_affected = (hosts.len() as f64 * fraction).round().max(1.0) as usize;
+    if n_affected < hosts.len() {
+        hosts.shuffle(rng);
+        hosts.truncate(n_affected);
+    }
+    hosts.into_iter().collect()
 }
 
 /// How many attempts run on a machine over time.
@@ -176,41 +251,72 @@ fn concurrency(loads: &HashMap<Option<&str>, Load>, attempt: &TaskAttempt, cores
     if attempt.host.is_some() { found } else { found.min(f64::from(cores)) }
 }
 
-fn factors(
+/// FNV-1a, which is the same on every machine.
+fn checksum(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn log_normal(std_dev: f64, rng: &mut Xoshiro256PlusPlus) -> f64 {
+    Normal::new(0.0, std_dev).map_or(1.0, |normal| f64::exp(normal.sample(rng)))
+}
+
+fn with_fewer_cores(
     loads: &HashMap<Option<&str>, Load>,
     attempt: &TaskAttempt,
-    fault: Fault,
+    old: Parts,
+    taken: u32,
     machine: &Machine,
-    noise: f64,
-) -> Factors {
-    let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
-    let runtime =
-        (seconds(attempt.execution) - seconds(attempt.stage_in) - seconds(attempt.stage_out)).max(0.0);
-    let cpu_fraction =
-        if runtime > 0.0 { (attempt.cpu_seconds.unwrap_or(runtime) / runtime).clamp(0.0, 1.0) } else { 1.0 };
-    match fault {
-        Fault::Cpu { cores: taken } => {
-            let left = f64::from(machine.cores - taken);
-            let factor = (concurrency(loads, attempt, machine.cores) / left).max(1.0);
-            Factors { stage_in: 1.0, runtime: 1.0 + cpu_fraction * (factor - 1.0), stage_out: 1.0 }
-        }
-        Fault::Disk { write_mb_per_second } => {
-            let factor = machine.disk_slowdown(write_mb_per_second);
-            let staging = 1.0 + DISK_FRACTION * (factor - 1.0);
-            let disk_time = (1.0 - cpu_fraction).max(MIN_DISK_TIME);
-            Factors { stage_in: staging, runtime: 1.0 + disk_time * (factor - 1.0), stage_out: staging }
-        }
-        Fault::Loss { percent } => {
-            let bound = 1.22 / (IN_FLIGHT * (percent / 100.0).sqrt());
-            let factor = (noise / bound.min(1.0)).max(1.0);
-            let runtime = if attempt.role == TaskRole::Transfer { factor } else { 1.0 };
-            Factors { stage_in: factor, runtime, stage_out: factor }
-        }
+) -> Parts {
+    let cpu_seconds = attempt.cpu_seconds.unwrap_or(old.runtime).clamp(0.0, old.runtime);
+    let left = f64::from(machine.cores - taken);
+    let factor = (concurrency(loads, attempt, machine.cores) / left).max(1.0);
+    Parts { runtime: old.runtime + cpu_seconds * (factor - 1.0), ..old }
+}
+
+/// What a transfer moves. Without bytes, it is assumed to have the throughput of a cluster's network.
+fn megabytes(seconds: f64, bytes: Option<f64>) -> f64 {
+    bytes.map_or(seconds * ASSUMED_MB_PER_SECOND, |bytes| bytes / 1e6)
+}
+
+fn with_disk_cap(attempt: &TaskAttempt, old: Parts, cap: f64, machine: &Machine, strength: f64) -> Parts {
+    let disk_seconds = DISK_FRACTION * old.runtime * strength;
+    Parts {
+        stage_in: old.stage_in.max(megabytes(old.stage_in, attempt.stage_in_bytes) / cap),
+        runtime: old.runtime + disk_seconds * (machine.disk_slowdown(cap) - 1.0),
+        stage_out: old.stage_out.max(megabytes(old.stage_out, attempt.stage_out_bytes) / (2.0 * cap)),
+    }
+}
+
+fn with_loss(
+    attempt: &TaskAttempt,
+    old: Parts,
+    loss: f64,
+    machine: &Machine,
+    strength: f64,
+    rng: &mut Xoshiro256PlusPlus,
+) -> Parts {
+    let throughput = machine.lossy_mb_per_second(loss) / strength;
+    let mut transfer = |seconds: f64, bytes: Option<f64>| {
+        let setup =
+            Poisson::new(SETUP_PACKETS * loss).map_or(0.0, |lost| lost.sample(rng)) * SETUP_TIMEOUT_SECONDS;
+        let limited = megabytes(seconds, bytes) / throughput * log_normal(TRANSFER_NOISE, rng);
+        seconds.max(limited) + setup
+    };
+    Parts {
+        stage_in: transfer(old.stage_in, attempt.stage_in_bytes),
+        // A transfer task whose staging is unknown moves files all the time.
+        runtime: if attempt.role == TaskRole::Transfer && old.stage_in + old.stage_out == 0.0 {
+            transfer(old.runtime, attempt.stage_in_bytes.or(attempt.stage_out_bytes))
+        } else {
+            old.runtime
+        },
+        stage_out: transfer(old.stage_out, attempt.stage_out_bytes),
     }
 }
 
 /// The run with longer parts, and everything that depends on them moved back.
-fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
+fn delayed(run: &WorkflowRun, parts: &[Parts]) -> WorkflowRun {
     // A task waits for its parents. If the graph is unknown, it waits for everything that had ended when it was ready.
     let (waits_for, awaited_by) = (run.graph.places_by_child(), run.graph.places_by_parent());
     // Old and new ends of the parents of every dependency, as far as they are known.
@@ -230,7 +336,7 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
     let mut to_come: BTreeMap<(i64, usize), (f64, f64)> = BTreeMap::new();
     let mut past = NEVER;
     for at in order {
-        let (old, factors) = (&run.attempts[at], &factors[at]);
+        let (old, parts) = (&run.attempts[at], &parts[at]);
         let ready = start_of(&at);
         while let Some(ended) = to_come.first_entry().filter(|first| first.get().0 <= ready + 0.5) {
             past = later(past, ended.remove());
@@ -271,13 +377,11 @@ fn delayed(run: &WorkflowRun, factors: &[Factors]) -> WorkflowRun {
             }
             continue;
         };
-        let seconds = |span: Option<Span>| span.map_or(0.0, Span::seconds);
+        let of_span = |seconds: f64, span: Option<Span>| if span.is_some() { seconds } else { 0.0 };
         let (stage_in, stage_out) =
-            (seconds(old.stage_in) * factors.stage_in, seconds(old.stage_out) * factors.stage_out);
-        let runtime =
-            (execution.seconds() - seconds(old.stage_in) - seconds(old.stage_out)).max(0.0) * factors.runtime;
+            (of_span(parts.stage_in, old.stage_in), of_span(parts.stage_out, old.stage_out));
         let start = execution.start() + shift;
-        let end = start + stage_in + runtime + stage_out;
+        let end = start + stage_in + parts.runtime + stage_out;
         attempt.execution = Span::new(start, end).ok();
         attempt.stage_in = old.stage_in.and_then(|_| Span::new(start, start + stage_in).ok());
         attempt.stage_out = old.stage_out.and_then(|_| Span::new(end - stage_out, end).ok());
@@ -313,6 +417,8 @@ mod tests {
             execution: Span::new(ready + 2.0, ready + 102.0).ok(),
             stage_in: Span::new(ready + 2.0, ready + 22.0).ok(),
             stage_out: Span::new(ready + 92.0, ready + 102.0).ok(),
+            stage_in_bytes: Some(1e9),
+            stage_out_bytes: Some(1e6),
             cpu_seconds: Some(60.0),
             ..TaskAttempt::new(name, TaskRole::Compute, "work", 1)
         };
@@ -328,8 +434,10 @@ mod tests {
         let cpu = of("cpu_3").delays();
         assert!(cpu[0].runtime > healthy[0].runtime * 1.5 && cpu[0].stage_in == healthy[0].stage_in);
         assert_eq!(cpu[2].runtime, healthy[2].runtime, "alone on its machine, one core is enough");
-        let disk = of("hdd_50").delays();
-        assert!(disk[0].runtime > healthy[0].runtime && disk[0].stage_in > healthy[0].stage_in);
+        let disk = of("hdd_20").delays();
+        assert!(disk[0].runtime > healthy[0].runtime);
+        assert_eq!(disk[0].stage_in, 50.0, "1 GB at 20 MB/s instead of 50 MB/s");
+        assert_eq!(of("hdd_60").delays()[0].stage_in, 20.0, "the network is slower than the disk");
         let loss = of("loss_5").delays();
         assert!(
             loss[0].stage_in > healthy[0].stage_in * 3.0
@@ -386,15 +494,47 @@ mod tests {
     }
 
     #[test]
+    fn packet_loss_limits_large_transfers_and_delays_small_ones() {
+        let [weak, strong] = ["loss_1", "loss_5"].map(|fault| {
+            inject(&run(), Fault::parse(fault).unwrap(), &Machine::default(), 1).unwrap().delays()[0]
+        });
+        assert!((30.0..100.0).contains(&weak.stage_in), "1 GB at about 20 MB/s: {weak:?}");
+        assert!((300.0..1000.0).contains(&strong.stage_in), "1 GB at about 2 MB/s: {strong:?}");
+        assert!((10.0..16.0).contains(&strong.stage_out), "1 MB only waits for its connection: {strong:?}");
+    }
+
+    #[test]
+    fn a_fraction_of_the_machines_has_the_fault() {
+        let mut many = run();
+        for (at, attempt) in vec![many.attempts[0].clone(); 40].into_iter().enumerate() {
+            many.attempts.push(TaskAttempt { host: Some(format!("worker{}", at % 10)), ..attempt });
+        }
+        many.attempts.drain(..3);
+        let machine = Machine { affected_fraction: 0.3, ..Machine::default() };
+        let slow_hosts = |seed: u64| -> BTreeSet<String> {
+            let found = inject(&many, Fault::Disk { write_mb_per_second: 20.0 }, &machine, seed).unwrap();
+            let is_slow = |(after, before): (&TaskAttempt, &TaskAttempt)| {
+                Parts::of(after).runtime > 1.1 * Parts::of(before).runtime
+            };
+            let pairs = found.attempts.iter().zip(&many.attempts).filter(|pair| is_slow(*pair));
+            let hosts: Vec<String> = pairs.filter_map(|(after, _)| after.host.clone()).collect();
+            assert_eq!(hosts.len(), 12, "all four tasks on each of three machines");
+            hosts.into_iter().collect()
+        };
+        assert_eq!(slow_hosts(1).len(), 3);
+        assert_ne!(slow_hosts(1), slow_hosts(2));
+    }
+
+    #[test]
     fn a_disk_cap_slows_down_in_proportion_to_the_assumed_throughput() {
         let machine = Machine::default();
         let runtime = |cap: f64| {
             let fault = Fault::Disk { write_mb_per_second: cap };
             inject(&run(), fault, &machine, 0).unwrap().delays()[0].runtime
         };
-        // 70 s of runtime, of which 10 s are not CPU time.
-        assert!((runtime(50.0) - (60.0 + 30.0)).abs() < 1e-6);
-        assert!((runtime(100.0) - (60.0 + 15.0)).abs() < 1e-6);
+        // 70 s of runtime, of which about 3.5 s are disk time, which take 25 and 5 times as long.
+        let [more, less] = [runtime(10.0), runtime(50.0)].map(|seconds| seconds - 70.0);
+        assert!((4.0..50.0).contains(&less) && more > 2.0 * less, "{more} {less}");
         let labels: Vec<String> =
             ["hdd_50", "hdd_75", "hdd_100"].map(|label| Fault::parse(label).unwrap().label()).into();
         assert_eq!(labels, ["hdd_50", "hdd_75", "hdd_100"]);
@@ -410,7 +550,7 @@ mod tests {
         let machine = Machine::default();
         let cpu = inject(&run(), Fault::Cpu { cores: 4 }, &machine, 0);
         assert!(matches!(cpu, Err(Error::TooFewCores { taken: 4, cores: 4 })));
-        let disk = inject(&run(), Fault::Disk { write_mb_per_second: 150.0 }, &machine, 0);
+        let disk = inject(&run(), Fault::Disk { write_mb_per_second: 250.0 }, &machine, 0);
         assert!(matches!(disk, Err(Error::NoDiskSlowdown { .. })));
     }
 }

@@ -1,6 +1,7 @@
 //! Workflow traces: readers of the logs of Pegasus, HTCondor and others, delays of every task, Gantt charts, and
 //! classifiers that find the fault of a run (CPU, disk or network loss) and explain it.
 
+pub mod anomalous_tasks;
 pub mod classify;
 pub mod compare;
 pub mod dataset;

@@ -38,7 +38,7 @@ pub use learning::{ExcludeCommand, LearnCommand, NightArgs, RehearseArgs, Review
 pub use serve::{DemoArgs, HealthArgs, ModelsCommand, ServeArgs, StoreArgs, TokenCommand};
 pub use workflows::{
     ClassifyArgs, CompareRunsArgs, DrawArgs, DrawStyle, EvaluateRunsArgs, FollowArgs, InjectRunArgs,
-    ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
+    RankTasksArgs, ReadArgs, RecordRunsArgs, TrainRunsArgs, TrainingArgs, WhichClassifier, WorkflowsCommand,
 };
 
 const TIMES: &str =

@@ -19,6 +19,8 @@ pub enum WorkflowsCommand {
     Train(TrainRunsArgs),
     /// Find the fault of runs, with reasons
     Classify(ClassifyArgs),
+    /// Rank the tasks of runs by how anomalous they are, with reasons; needs no labels
+    Tasks(RankTasksArgs),
     /// Follow a run while it goes on
     Follow(FollowArgs),
     /// Compare two runs task by task
@@ -61,6 +63,11 @@ fn protocol_parser() -> impl TypedValueParser<Value = Protocol> {
 fn parse_labelled(text: &str) -> Result<(String, PathBuf), String> {
     let (label, file) = text.split_once('=').ok_or("expected label=file, such as hdd_50=run.csv")?;
     Ok((label.to_owned(), file.into()))
+}
+
+fn parse_fraction(text: &str) -> Result<f64, String> {
+    let fraction = text.parse().ok().filter(|fraction: &f64| *fraction > 0.0 && *fraction <= 1.0);
+    fraction.ok_or_else(|| "expected a fraction above 0 and up to 1, such as 0.3".to_owned())
 }
 
 #[derive(Debug, ClapArgs)]
@@ -183,6 +190,29 @@ pub struct ClassifyArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
+    after_help = "A task is compared with the baseline and its machine with the other machines of the run. Runs shortly before and \
+    after count too, because a faulty machine stays faulty: give all recent runs. The baseline is that of the model, or the median \
+    of the given runs, of which most should be healthy.\n\nExamples:\n  \
+    tracewise workflows tasks runs/*.csv --top 10\n  \
+    tracewise workflows tasks --model model submit/run0001 --json"
+)]
+pub struct RankTasksArgs {
+    /// Files or submit directories
+    #[arg(required = true, value_name = "RUN")]
+    pub runs: Vec<PathBuf>,
+    /// The directory of a trained model: use its baseline
+    #[arg(long, value_name = "DIR")]
+    pub model: Option<PathBuf>,
+    /// How many tasks to print
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    pub top: usize,
+    /// Print the tasks as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, ClapArgs)]
+#[command(
     after_help = "Without --protocol, all protocols that the runs allow: authors (needs --split), random, leave-batch-out \
     (needs batches).\n\nExamples:\n  \
     tracewise workflows evaluate --classifier best --runs runs.tar.zst --split splits.csv\n  \
@@ -243,10 +273,10 @@ pub struct FollowArgs {
 
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Faults: cpu_K takes K cores from every machine, hdd_K caps disk writes at K MB/s and reads at 2 K MB/s, loss_P \
+    after_help = "Faults: cpu_K takes K cores from a machine, hdd_K caps disk writes at K MB/s and reads at 2 K MB/s, loss_P \
     loses P per cent of packets. docs/workflows.md describes the model. Injected faults do not replace recorded ones.\n\n\
     Examples:\n  tracewise workflows inject run.csv --fault loss_1 --out injected/\n  \
-    tracewise workflows inject normal/*.csv --fault cpu_2 --fault hdd_100 --cores 8 --out injected/"
+    tracewise workflows inject normal/*.csv --fault cpu_2 --fault hdd_100 --cores 8 --machines 0.3 --out injected/"
 )]
 pub struct InjectRunArgs {
     /// Tables, logs or submit directories
@@ -261,6 +291,12 @@ pub struct InjectRunArgs {
     /// The rate of disk writes without a fault, in MB/s; reads are assumed to be twice as fast
     #[arg(long, value_name = "MB_PER_S", default_value_t = workflows::inject::Machine::default().disk_write_mb_per_second)]
     pub disk_write_rate: f64,
+    /// TCP connections of a transfer, which share the effect of packet loss
+    #[arg(long, value_name = "N", default_value_t = workflows::inject::Machine::default().connections, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    pub connections: u32,
+    /// The fraction of the machines of a run that have the fault, drawn at random; at least one has it
+    #[arg(long, value_name = "FRACTION", default_value_t = workflows::inject::Machine::default().affected_fraction, value_parser = parse_fraction)]
+    pub machines: f64,
     /// The directory to write <fault>/<run>.csv to
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,

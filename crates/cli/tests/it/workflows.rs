@@ -88,6 +88,14 @@ fn classifiers_are_trained_and_explain_their_verdicts() {
     assert_eq!(verdict["missing_inputs"], serde_json::json!([]));
     assert!(verdict["reasons"][0]["start"].as_f64().unwrap() >= 1.7e9, "times are epoch seconds: {verdict}");
     assert!(verdict["reasons"][0]["ratio"].as_f64().unwrap() > 1.5, "{verdict}");
+    assert!(verdict["is_certain"].is_boolean() && verdict["confidence"].is_number(), "{verdict}");
+    let mut tasks = tracewise();
+    tasks.args(["workflows", "tasks", "--json", "--top", "3", "--model"]).arg(&model).arg(&lossy);
+    let ranked = json_of(tasks.arg(first(&runs.join("normal"))));
+    assert_eq!(ranked.as_array().map(Vec::len), Some(3));
+    assert_eq!(ranked[0]["run"], lossy.file_stem().unwrap().to_str().unwrap(), "{ranked}");
+    assert!(ranked[0]["score"].as_f64() >= ranked[2]["score"].as_f64(), "{ranked}");
+    assert!(ranked[0]["reason"].as_str().is_some_and(|reason| reason.contains('×')), "{ranked}");
     for protocol in ["random", "leave-batch-out"] {
         let mut evaluate = tracewise();
         evaluate
@@ -201,7 +209,7 @@ fn invalid_requests_give_one_line() {
     cases.push((inject, "\"fan_2\" is not a fault"));
     let mut too_fast = tracewise();
     too_fast
-        .args(["workflows", "inject", "--fault", "hdd_200", "--out"])
+        .args(["workflows", "inject", "--fault", "hdd_300", "--out"])
         .arg(&out)
         .arg(first(&runs.join("normal")));
     cases.push((too_fast, "--disk-write-rate"));

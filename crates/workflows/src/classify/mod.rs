@@ -5,6 +5,7 @@
 mod applicability;
 pub mod baseline;
 pub mod centroid;
+mod certainty;
 mod kind;
 pub mod picture;
 pub mod slowdown;
@@ -24,6 +25,11 @@ use crate::features::{Feature, RunSummary};
 pub trait Classifier: Send + Sync {
     /// The probability of every class. The first class is the healthy one; the sum is one.
     fn probabilities(&self, run: &RunSummary<'_>) -> Vec<f64>;
+
+    /// How certain the verdict is, between 0 and 1: by default, the largest probability.
+    fn confidence(&self, run: &RunSummary<'_>) -> f64 {
+        self.probabilities(run).into_iter().fold(0.0, f64::max)
+    }
 
     /// The evidence for a class, from the same part of the classifier that [`Self::probabilities`] relied on.
     fn evidence(&self, run: &RunSummary<'_>, class: usize) -> Evidence;

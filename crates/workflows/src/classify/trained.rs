@@ -13,6 +13,7 @@ use workload::Stop;
 
 use super::applicability::n_over;
 use super::baseline::{ANOMALOUS, Baseline};
+use super::certainty;
 use super::picture::Picture;
 use super::{
     Classifier, ClassifierKind, ClassifierSettings, EpochProgress, MissingInput, NotApplicable, TrainingPlan,
@@ -43,6 +44,8 @@ pub struct TrainedClassifier {
     pub baseline: Baseline,
     pub origin: Origin,
     classifier: Box<dyn Classifier>,
+    /// The smallest confidence of a certain verdict.
+    min_confidence: f64,
     /// Attempts of a training run: the median, and the smallest number.
     pub(super) median_attempts: f64,
     pub(super) min_attempts: Option<f64>,
@@ -68,6 +71,8 @@ struct Body {
     median_attempts: f64,
     #[serde(rename = "least_attempts", default)]
     min_attempts: Option<f64>,
+    #[serde(default)]
+    min_confidence: f64,
     /// The progress and the settings of each early classifier; the names of its weights begin with `early<index>`.
     early: Vec<(f64, serde_json::Value)>,
 }
@@ -77,6 +82,11 @@ struct Body {
 pub struct Verdict {
     pub run: String,
     pub class: String,
+    /// Whether the classifier can tell. If not, `class` is only the most likely class.
+    pub is_certain: bool,
+    pub confidence: f64,
+    /// The smallest confidence of a certain verdict.
+    pub min_confidence: f64,
     /// By class.
     pub probabilities: BTreeMap<String, f64>,
     /// Inputs that the run lacks; the verdict is less certain without them.
@@ -117,6 +127,10 @@ impl TrainedClassifier {
         };
         stop.check()?;
         let classifier = fit(plan, &training, &baseline, stop, &mut progress)?;
+        let min_confidence = match kind {
+            ClassifierKind::Slowdown => certainty::calibrate(plan, &training, &baseline, stop)?,
+            _ => 0.0,
+        };
         let has_early =
             kind.network().is_none() && kind != ClassifierKind::Baseline && !plan.settings().is_for_finished;
         let early = if has_early { fit_early(plan, &training, &baseline, stop)? } else { Vec::new() };
@@ -129,7 +143,17 @@ impl TrainedClassifier {
             train_seconds: started.elapsed().as_secs_f64(),
             settings: plan.settings().clone(),
         };
-        Ok(Self { kind, classes, baseline, origin, classifier, median_attempts, min_attempts, early })
+        Ok(Self {
+            kind,
+            classes,
+            baseline,
+            origin,
+            classifier,
+            min_confidence,
+            median_attempts,
+            min_attempts,
+            early,
+        })
     }
 
     /// Judges a run, or returns why the classifier does not apply to it.
@@ -140,9 +164,13 @@ impl TrainedClassifier {
         let probabilities = classifier.probabilities(&summary);
         let class = most_likely(&probabilities);
         let evidence = classifier.evidence(&summary, class);
+        let confidence = classifier.confidence(&summary);
         Ok(Verdict {
             run: run.name.clone(),
             class: self.classes[class].clone(),
+            is_certain: confidence >= self.min_confidence,
+            confidence,
+            min_confidence: self.min_confidence,
             probabilities: self.classes.iter().cloned().zip(probabilities).collect(),
             missing_inputs,
             explanation: explain(&summary, &self.baseline, &self.classes[class], &evidence),
@@ -153,6 +181,12 @@ impl TrainedClassifier {
     /// workflow.
     pub fn probabilities(&self, run: &WorkflowRun) -> Vec<f64> {
         self.classifier_for(run).probabilities(&RunSummary::new(run))
+    }
+
+    /// The confidence in the verdict on a run, and whether it is certain; for evaluations.
+    pub fn confidence(&self, run: &WorkflowRun) -> (f64, bool) {
+        let confidence = self.classifier_for(run).confidence(&RunSummary::new(run));
+        (confidence, confidence >= self.min_confidence)
     }
 
     /// The classifier whose training runs had advanced about as far as this run.
@@ -172,6 +206,7 @@ impl TrainedClassifier {
             baseline: self.baseline.clone(),
             origin: self.origin.clone(),
             settings: self.classifier.settings(),
+            min_confidence: self.min_confidence,
             median_attempts: self.median_attempts,
             min_attempts: self.min_attempts,
             early: self.early.iter().map(|early| (early.progress, early.classifier.settings())).collect(),
@@ -208,8 +243,18 @@ impl TrainedClassifier {
             let classifier = restore(settings, &part_of(&tensors, &format!("early{at}")))?;
             early.push(EarlyClassifier { progress: *progress, classifier });
         }
-        let Body { classes, baseline, origin, median_attempts, min_attempts, .. } = body;
-        Ok(Self { kind, classes, baseline, origin, classifier, median_attempts, min_attempts, early })
+        let Body { classes, baseline, origin, min_confidence, median_attempts, min_attempts, .. } = body;
+        Ok(Self {
+            kind,
+            classes,
+            baseline,
+            origin,
+            classifier,
+            min_confidence,
+            median_attempts,
+            min_attempts,
+            early,
+        })
     }
 }
 
@@ -248,7 +293,7 @@ fn checked_classes(kind: ClassifierKind, by_class: &BTreeMap<String, usize>) -> 
     }
 }
 
-fn fit(
+pub(super) fn fit(
     plan: &TrainingPlan,
     training: &TrainingSet<'_>,
     baseline: &Baseline,

@@ -15,7 +15,38 @@ pub struct JudgedRun {
     pub batch: Option<String>,
     pub truth: usize,
     pub verdict: usize,
+    pub confidence: f64,
+    /// Whether the classifier could tell.
+    pub is_certain: bool,
 }
+
+/// Verdicts with the highest confidence.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Selected {
+    /// Their fraction of all verdicts.
+    pub coverage: f64,
+    pub accuracy: f64,
+    /// The fraction of healthy runs among them that were recognised; none if there are no healthy runs.
+    pub healthy_recall: Option<f64>,
+}
+
+impl Selected {
+    fn of(selected: &[&JudgedRun], n_all: usize, healthy: Option<usize>) -> Self {
+        let accuracy = |runs: &[&&JudgedRun]| {
+            let n_right = runs.iter().filter(|one| one.truth == one.verdict).count();
+            (!runs.is_empty()).then(|| n_right as f64 / runs.len() as f64)
+        };
+        let is_healthy = |one: &&&JudgedRun| Some(one.truth) == healthy;
+        Self {
+            coverage: selected.len() as f64 / n_all.max(1) as f64,
+            accuracy: accuracy(&selected.iter().collect::<Vec<_>>()).unwrap_or_default(),
+            healthy_recall: accuracy(&selected.iter().filter(is_healthy).collect::<Vec<_>>()),
+        }
+    }
+}
+
+/// The coverages at which accuracy is reported.
+const COVERAGES: [f64; 6] = [1.0, 0.95, 0.9, 0.8, 0.7, 0.5];
 
 /// The verdicts on the runs of one batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -50,6 +81,10 @@ pub struct Evaluation {
     pub n_folds: usize,
     /// The accuracy of always predicting the most frequent class of the training runs.
     pub majority_class_accuracy: f64,
+    /// The verdicts that were certain by the threshold of each fold.
+    pub certain: Selected,
+    /// The most confident verdicts of all folds together.
+    pub by_coverage: Vec<Selected>,
     /// Recall by label, that is by fault and strength.
     pub recall_by_label: BTreeMap<String, f64>,
     /// The batch with the lowest recall first; empty if batches are unknown.
@@ -130,6 +165,16 @@ impl Evaluation {
             confusion[one.truth][one.verdict] += 1;
         }
         let scores = Scores::new(&confusion, &classes);
+        let healthy = classes.iter().position(|class| class == NORMAL);
+        let certain: Vec<&JudgedRun> = judged.iter().filter(|one| one.is_certain).collect();
+        let certain = Selected::of(&certain, judged.len(), healthy);
+        let mut ordered: Vec<&JudgedRun> = judged.iter().collect();
+        ordered.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
+        let most = |coverage: f64| (ordered.len() as f64 * coverage).round() as usize;
+        let by_coverage = COVERAGES
+            .into_iter()
+            .map(|coverage| Selected::of(&ordered[..most(coverage)], judged.len(), healthy))
+            .collect();
         let mut by_label: BTreeMap<String, (usize, usize)> = BTreeMap::new();
         for one in &judged {
             let (right, all) = by_label.entry(one.label.clone()).or_default();
@@ -152,6 +197,8 @@ impl Evaluation {
             n_runs: judged.len(),
             n_folds: 1,
             majority_class_accuracy: 0.0,
+            certain,
+            by_coverage,
             recall_by_label: by_label
                 .into_iter()
                 .map(|(label, (right, all))| (label, right as f64 / all as f64))
@@ -203,6 +250,8 @@ mod tests {
             batch: Some(format!("week-{}", truth / 2)),
             truth,
             verdict,
+            confidence: if truth == verdict { 0.9 } else { 0.5 },
+            is_certain: truth == 2 || truth == verdict,
         };
         let all = vec![judged(0, 0), judged(0, 1), judged(1, 1), judged(1, 1), judged(2, 2), judged(2, 0)];
         let classes = vec![NORMAL.to_owned(), "cpu".into(), "hdd".into()];
@@ -214,6 +263,15 @@ mod tests {
         assert!((evaluation.macro_f1 - (0.5 + 0.8 + 2.0 / 3.0) / 3.0).abs() < 1e-12);
         // One of two healthy runs and three of four faulty runs are recognised.
         assert!((evaluation.binary_balanced_accuracy - (0.5 + 0.75) / 2.0).abs() < 1e-12);
+        let close = |found: Selected, coverage: f64, accuracy: f64, healthy: f64| {
+            assert!((found.coverage - coverage).abs() < 1e-12, "{found:?}");
+            assert!((found.accuracy - accuracy).abs() < 1e-12, "{found:?}");
+            assert_eq!(found.healthy_recall, Some(healthy), "{found:?}");
+        };
+        // The wrong verdict on a healthy run was not certain, that on a faulty run was.
+        close(evaluation.certain, 5.0 / 6.0, 4.0 / 5.0, 1.0);
+        close(evaluation.by_coverage[0], 1.0, 4.0 / 6.0, 0.5);
+        close(evaluation.by_coverage[4], 4.0 / 6.0, 1.0, 1.0);
         assert_eq!(evaluation.recall_by_label["c_1"], 1.0);
         let worst = &evaluation.batches[0];
         assert_eq!((&*worst.batch, &*worst.label, worst.n_runs, worst.recall), ("week-0", "c_0", 2, 0.5));

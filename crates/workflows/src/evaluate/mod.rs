@@ -241,10 +241,17 @@ fn n_majority(data: &Dataset, fold: &Fold, classes: &[String]) -> usize {
 }
 
 /// `None` if the class of the run or of the verdict is not among `classes`.
-fn judged(data: &Dataset, classes: &[String], run: usize, verdict: Option<usize>) -> Option<JudgedRun> {
+fn judged(
+    data: &Dataset,
+    classes: &[String],
+    run: usize,
+    verdict: Option<usize>,
+    (confidence, is_certain): (f64, bool),
+) -> Option<JudgedRun> {
     let one = &data.runs[run];
     let truth = class_of(data, classes, run)?;
-    Some(JudgedRun { label: one.label.clone(), batch: one.batch.clone(), truth, verdict: verdict? })
+    let (label, batch) = (one.label.clone(), one.batch.clone());
+    Some(JudgedRun { label, batch, truth, verdict: verdict?, confidence, is_certain })
 }
 
 fn judge_fold(
@@ -264,9 +271,12 @@ fn judge_fold(
         class_index(classes, class)
     };
     let tests: Vec<&WorkflowRun> = fold.test.iter().map(|run| &data.runs[*run].recording.run).collect();
-    let verdicts: Vec<Option<usize>> = tests.par_iter().map(|run| verdict(run)).collect();
+    let verdicts: Vec<(Option<usize>, (f64, bool))> =
+        tests.par_iter().map(|run| (verdict(run), classifier.confidence(run))).collect();
     let pairs = fold.test.iter().zip(verdicts);
-    found.judged = pairs.filter_map(|(run, verdict)| judged(data, classes, *run, verdict)).collect();
+    found.judged = pairs
+        .filter_map(|(run, (verdict, confidence))| judged(data, classes, *run, verdict, confidence))
+        .collect();
     for (_, fraction) in FRACTIONS.into_iter().filter(|_| !plan.settings().is_for_finished) {
         stop.check()?;
         let is_right = |(run, test): (&usize, &&WorkflowRun)| {
@@ -291,9 +301,10 @@ fn judge_frozen(
     let probabilities =
         frozen.judge(&training, fold, plan.settings(), stop, |epoch| found.curve.push(*epoch))?;
     let pairs = fold.test.iter().zip(probabilities);
-    let verdict = |probabilities: Vec<f64>| Some(most_likely(&probabilities));
-    found.judged = pairs
-        .filter_map(|(run, probabilities)| judged(data, classes, *run, verdict(probabilities)))
-        .collect();
+    let judge = |(run, probabilities): (&usize, Vec<f64>)| {
+        let verdict = most_likely(&probabilities);
+        judged(data, classes, *run, Some(verdict), (probabilities[verdict], true))
+    };
+    found.judged = pairs.filter_map(judge).collect();
     Ok(found)
 }

@@ -1,10 +1,9 @@
-//! Ranks the tasks of a run by how anomalous they are, and evaluates the ranking where every task has a label. Folds are
-//! by run. A fault affects a machine, so a task is judged together with the other tasks on its host.
+//! Evaluates the ranking of tasks by how anomalous they are, where every task has a label: without labels
+//! ([`crate::anomalous_tasks`]), and with labels in folds by run.
 
 use std::collections::HashMap;
 use std::time::Instant;
 
-use crate::workflow::{TaskAttempt, WorkflowRun};
 use learn::Matrix;
 use learn::boost::{BoostSettings, BoostedTrees};
 use learn::metrics::{pr_auc, roc_auc};
@@ -15,10 +14,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 use workload::Stop;
 
+use crate::anomalous_tasks::{
+    Deviations, MachineDeviations, Machines, Neighbours, QUANTITIES, deviations, scores,
+};
 use crate::classify::baseline::Baseline;
 use crate::dataset::Dataset;
 use crate::error::{Error, Result};
-use crate::features::{Quantity, RunSummary};
+use crate::features::RunSummary;
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PerJob {
@@ -26,13 +28,27 @@ pub struct PerJob {
     pub n_jobs: usize,
     /// The fraction of tasks that are anomalous, which is the average precision of random scores.
     pub anomalous_fraction: f64,
-    /// Without labels, using the tasks on the same host.
+    /// Without labels, using the tasks on the same host, in this run and in runs near in time.
     pub unsupervised: Ranking,
+    /// Without labels, using the tasks on the same host in this run.
+    pub within_run: Ranking,
     /// Without labels, each task by itself.
     pub alone: Ranking,
     pub supervised: Ranking,
+    /// The rankings without labels on the later half of the runs. The baseline is that of all runs.
+    pub later: Option<LaterHalf>,
     pub seed: u64,
     pub seconds: f64,
+}
+
+/// The later half of the runs by their start.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LaterHalf {
+    pub n_runs: usize,
+    pub anomalous_fraction: f64,
+    pub unsupervised: Ranking,
+    pub within_run: Ranking,
+    pub alone: Ranking,
 }
 
 /// How well scores rank anomalous tasks first.
@@ -51,112 +67,59 @@ impl Ranking {
     }
 }
 
-const QUANTITIES: [Quantity; 6] = [
-    Quantity::RuntimePerCpuTime,
-    Quantity::Execution,
-    Quantity::StageInPerByte,
-    Quantity::StageOutPerByte,
-    Quantity::Cpu,
-    Quantity::Queue,
-];
-/// Larger deviations are clipped.
-const MAX_DEVIATION: f64 = 8.0;
-const N_FOLDS: usize = 5;
-
-/// The deviation of every attempt from the baseline: one row per attempt, one column per quantity, NaN if unknown.
-fn deviations(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<[f64; QUANTITIES.len()]> {
-    let comparison = baseline.compare(run);
-    let of = |at: usize| {
-        QUANTITIES.map(|quantity| {
-            let deviation = comparison.deviation(at, quantity);
-            deviation.map_or(f64::NAN, |deviation| deviation.clamp(-MAX_DEVIATION, MAX_DEVIATION))
+impl LaterHalf {
+    /// `None` if its tasks are of one class. Scores are those without labels, of every task.
+    fn of(
+        is_later: &[bool],
+        runs: &[&RunSummary<'_>],
+        is_anomalous: &[bool],
+        scores: [&[f64]; 3],
+    ) -> Option<Self> {
+        let n_attempts = runs.iter().map(|run| run.run.attempts.len());
+        let is_chosen: Vec<bool> =
+            is_later.iter().zip(n_attempts).flat_map(|(is_later, count)| vec![*is_later; count]).collect();
+        let labels = chosen(is_anomalous, &is_chosen);
+        let ranking = |scores: &[f64]| Ranking::of(&chosen(scores, &is_chosen), &labels);
+        Some(Self {
+            n_runs: is_later.iter().filter(|is_later| **is_later).count(),
+            anomalous_fraction: labels.iter().filter(|label| **label).count() as f64 / labels.len() as f64,
+            unsupervised: ranking(scores[0])?,
+            within_run: ranking(scores[1])?,
+            alone: ranking(scores[2])?,
         })
-    };
-    (0..run.run.attempts.len()).map(of).collect()
-}
-
-/// The deviations of the attempts on one host. An attempt without a host is alone.
-#[derive(Clone, Copy)]
-struct HostDeviations {
-    n_attempts: usize,
-    /// Of each quantity: the known deviations, their sum and the largest one.
-    n_known: [usize; QUANTITIES.len()],
-    sum: [f64; QUANTITIES.len()],
-    largest: [f64; QUANTITIES.len()],
-}
-
-impl HostDeviations {
-    const NONE: Self = Self {
-        n_attempts: 0,
-        n_known: [0; QUANTITIES.len()],
-        sum: [0.0; QUANTITIES.len()],
-        largest: [f64::NAN; QUANTITIES.len()],
-    };
-
-    fn add(&mut self, row: &[f64; QUANTITIES.len()]) {
-        self.n_attempts += 1;
-        for (column, value) in row.iter().enumerate().filter(|(_, value)| !value.is_nan()) {
-            self.n_known[column] += 1;
-            self.sum[column] += value;
-            self.largest[column] = self.largest[column].max(*value);
-        }
-    }
-
-    /// The mean of a quantity; NaN if nothing is known.
-    fn mean(&self, column: usize) -> f64 {
-        self.sum[column] / self.n_known[column] as f64
-    }
-
-    /// The mean without one attempt.
-    fn mean_of_others(&self, own: f64, column: usize) -> f64 {
-        if own.is_nan() {
-            return self.mean(column);
-        }
-        let n_others = self.n_known[column] - 1;
-        if n_others == 0 { f64::NAN } else { (self.sum[column] - own) / n_others as f64 }
     }
 }
 
-/// For every attempt, the deviations of all attempts on its host, including itself.
-fn on_same_host(run: &WorkflowRun, own: &[[f64; QUANTITIES.len()]]) -> Vec<HostDeviations> {
-    let mut by_host: HashMap<&str, HostDeviations> = HashMap::new();
-    for (attempt, row) in run.attempts.iter().zip(own) {
-        if let Some(host) = &attempt.host {
-            by_host.entry(host).or_insert(HostDeviations::NONE).add(row);
-        }
-    }
-    let of = |(attempt, row): (&TaskAttempt, &[f64; QUANTITIES.len()])| match &attempt.host {
-        Some(host) => by_host[host.as_str()],
-        None => {
-            let mut alone = HostDeviations::NONE;
-            alone.add(row);
-            alone
-        }
-    };
-    run.attempts.iter().zip(own).map(of).collect()
+fn chosen<T: Copy>(values: &[T], is_chosen: &[bool]) -> Vec<T> {
+    values.iter().zip(is_chosen).filter(|(_, is_chosen)| **is_chosen).map(|(value, _)| *value).collect()
 }
+
+/// For each run, whether it belongs to the later half.
+fn is_later(runs: &[&RunSummary<'_>]) -> Vec<bool> {
+    let start = |at: usize| runs[at].run.start().unwrap_or(f64::NEG_INFINITY);
+    let mut order: Vec<usize> = (0..runs.len()).collect();
+    order.sort_by(|a, b| start(*a).total_cmp(&start(*b)));
+    let mut is_later = vec![false; runs.len()];
+    for at in &order[order.len() / 2..] {
+        is_later[*at] = true;
+    }
+    is_later
+}
+
+const N_FOLDS: usize = 5;
 
 fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let known: Vec<f64> = values.filter(|value| !value.is_nan()).collect();
     if known.is_empty() { f64::NAN } else { known.iter().sum::<f64>() / known.len() as f64 }
 }
 
-/// Scores without labels: the mean deviation of runtime per CPU time over the tasks on the same host.
-pub fn scores(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<f64> {
-    let of = |near: HostDeviations| {
-        let per_cpu_time = near.mean(0);
-        if per_cpu_time.is_nan() { near.mean(1) } else { per_cpu_time }
-    };
-    let near = on_same_host(run.run, &deviations(run, baseline));
-    near.into_iter().map(of).map(|score| if score.is_nan() { 0.0 } else { score }).collect()
-}
-
 /// Features for trees: deviations of the task, of its neighbours, and of the whole run.
 fn rows(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<Vec<f32>> {
-    let own = deviations(run, baseline);
+    let own = deviations(&baseline.compare(run));
     let whole: Vec<f64> =
         (0..QUANTITIES.len()).map(|column| mean(own.iter().map(|row| row[column]))).collect();
-    let of = |(own, near): (&[f64; QUANTITIES.len()], HostDeviations)| {
+    let machines = Machines::new(run.run, &own);
+    let of = |(own, near): (&Deviations, &MachineDeviations)| {
         let mut row: Vec<f32> = own.iter().map(|value| *value as f32).collect();
         let others = own.iter().enumerate().map(|(column, own)| near.mean_of_others(*own, column) as f32);
         row.extend(others);
@@ -164,7 +127,7 @@ fn rows(run: &RunSummary<'_>, baseline: &Baseline) -> Vec<Vec<f32>> {
         row.extend(whole.iter().map(|value| *value as f32));
         row
     };
-    own.iter().zip(on_same_host(run.run, &own)).map(of).collect()
+    own.iter().zip(machines.by_attempt()).map(of).collect()
 }
 
 /// Evaluates rankings with and without labels on runs whose tasks are all labelled.
@@ -185,15 +148,21 @@ pub fn evaluate(data: &Dataset, seed: u64, stop: &Stop) -> Result<PerJob> {
     let truth = |at: usize| data.runs[at].recording.labels.iter().map(Option::is_some);
     let is_anomalous: Vec<bool> = labelled.iter().flat_map(|at| truth(*at)).collect();
     let everything = Baseline::of(labelled.iter().map(|at| run(*at)));
-    let unsupervised: Vec<f64> =
-        labelled.par_iter().flat_map_iter(|at| scores(run(*at), &everything)).collect();
-    let alone: Vec<f64> = labelled
+    let in_order: Vec<&RunSummary<'_>> = labelled.iter().map(|at| run(*at)).collect();
+    let scored = |neighbours: Neighbours| -> Vec<f64> {
+        let found = scores(&in_order, &everything, neighbours);
+        found.into_iter().flatten().map(|task| task.score).collect()
+    };
+    let (unsupervised, within_run) = (scored(Neighbours::NearInTime), scored(Neighbours::None));
+    let alone: Vec<f64> = in_order
         .iter()
-        .flat_map(|at| {
-            let comparison = everything.compare(run(*at));
+        .flat_map(|summary| {
+            let comparison = everything.compare(summary);
             (0..comparison.run.attempts.len()).map(|at| comparison.task_deviation(at)).collect::<Vec<_>>()
         })
         .collect();
+    let is_later = is_later(&in_order);
+    let later = LaterHalf::of(&is_later, &in_order, &is_anomalous, [&unsupervised, &within_run, &alone]);
     let mut order = labelled.clone();
     order.shuffle(&mut Xoshiro256PlusPlus::seed_from_u64(seed));
     let fold_of: HashMap<usize, usize> =
@@ -227,8 +196,10 @@ pub fn evaluate(data: &Dataset, seed: u64, stop: &Stop) -> Result<PerJob> {
         n_jobs: is_anomalous.len(),
         anomalous_fraction: n_anomalous as f64 / is_anomalous.len() as f64,
         unsupervised: ranking(&unsupervised)?,
+        within_run: ranking(&within_run)?,
         alone: ranking(&alone)?,
         supervised: ranking(&supervised)?,
+        later,
         seed,
         seconds: started.elapsed().as_secs_f64(),
     })

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use report::{Axis, Chart, Mark, Page, ReportFolder, Series};
 
-use super::metrics::{BatchMetrics, Evaluation};
+use super::metrics::{BatchMetrics, Evaluation, Selected};
 use crate::error::Result;
 
 /// One row per classifier and protocol.
@@ -46,6 +46,17 @@ pub fn confusion(evaluation: &Evaluation) -> (Vec<String>, Vec<Vec<String>>) {
         [class.clone()].into_iter().chain(counts.iter().map(ToString::to_string)).collect()
     });
     (header.collect(), rows.collect())
+}
+
+/// The accuracy of the verdicts that are certain, and of the most confident verdicts.
+pub fn coverage(evaluation: &Evaluation) -> (Vec<&'static str>, Vec<Vec<String>>) {
+    let row = |name: &str, found: &Selected| {
+        let healthy = found.healthy_recall.map_or_else(String::new, |recall| format!("{recall:.3}"));
+        vec![name.to_owned(), format!("{:.3}", found.coverage), format!("{:.3}", found.accuracy), healthy]
+    };
+    let mut rows = vec![row("certain", &evaluation.certain)];
+    rows.extend(evaluation.by_coverage.iter().map(|found| row("most confident", found)));
+    (vec!["VERDICTS", ">COVERAGE", ">ACCURACY", ">HEALTHY RECALL"], rows)
 }
 
 /// The verdicts on each batch.
@@ -92,6 +103,8 @@ pub fn write(all: &[Evaluation], directory: &Path, origin: &str) -> Result<PathB
         }
         let (header, rows) = confusion(evaluation);
         page.table(&header.iter().map(String::as_str).collect::<Vec<_>>(), rows);
+        let (header, rows) = coverage(evaluation);
+        page.table(&header, rows);
         let found = evaluation
             .recall_by_label
             .iter()

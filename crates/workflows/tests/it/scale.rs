@@ -6,11 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use files::Limits;
+use workflows::anomalous_tasks::rank;
 use workflows::classify::baseline::Baseline;
 use workflows::classify::{ClassifierKind, ClassifierSettings, TrainedClassifier, TrainingPlan};
 use workflows::compare::compare;
 use workflows::draw::{Gantt, Style, html, svg};
-use workflows::evaluate::per_job;
 use workflows::features::RunSummary;
 use workflows::graph::{Dependency, Graph};
 use workflows::inject::{Fault, Machine, inject};
@@ -176,8 +176,8 @@ fn tasks_on_one_machine_are_ranked() {
     let run = WorkflowRun { name: "one".into(), attempts, ..WorkflowRun::default() };
     let summary = RunSummary::new(&run);
     let baseline = Baseline::of([&summary]);
-    let scores = timed("ranking", || per_job::scores(&summary, &baseline));
-    assert_eq!(scores.len(), N_TASKS);
+    let ranked = timed("ranking", || rank(&[&summary], &baseline));
+    assert_eq!(ranked.len(), N_TASKS);
     use_everywhere(&run);
 }
 

@@ -75,5 +75,10 @@ pub fn missing_inputs_warning(missing: &[MissingInput]) -> Option<String> {
 pub fn one_line(verdict: &Verdict) -> String {
     let probability = verdict.probabilities.get(&verdict.class).copied().unwrap_or_default();
     let summary = &verdict.explanation.summary;
-    format!("{}: {} ({:.0} %): {summary}", verdict.run, verdict.class, probability * 100.0)
+    let percent = probability * 100.0;
+    if verdict.is_certain {
+        format!("{}: {} ({percent:.0} %): {summary}", verdict.run, verdict.class)
+    } else {
+        format!("{}: cannot tell; most likely {} ({percent:.0} %): {summary}", verdict.run, verdict.class)
+    }
 }

@@ -90,6 +90,14 @@ pub fn run(args: &EvaluateRunsArgs, limits: &Limits) -> anyhow::Result<ExitCode>
         print(&format!("\n{}", evaluation.protocol))?;
         let (header, rows) = report::confusion(evaluation);
         print_table(&header.iter().map(String::as_str).collect::<Vec<_>>(), &rows)?;
+        let certain = &evaluation.certain;
+        if certain.coverage < 1.0 {
+            print(&format!(
+                "cannot tell {:.1} % of the runs; accuracy on the others: {:.3}",
+                100.0 * (1.0 - certain.coverage),
+                certain.accuracy
+            ))?;
+        }
         let early: Vec<String> = evaluation
             .while_running
             .iter()
@@ -123,7 +131,8 @@ fn rank_tasks(data: &Dataset, args: &EvaluateRunsArgs, stop: &Stop) -> anyhow::R
     let rows = vec![
         vec!["random".into(), "0.500".into(), format!("{:.3}", found.anomalous_fraction)],
         row("no labels, each task alone", found.alone),
-        row("no labels, with the tasks on its host", found.unsupervised),
+        row("no labels, with the tasks on its host", found.within_run),
+        row("no labels, with its host in runs near in time", found.unsupervised),
         row("with labels, folds by run", found.supervised),
     ];
     print_table(&["TASKS RANKED", ">ROC AUC", ">AVERAGE PRECISION"], &rows)?;

@@ -13,7 +13,12 @@ use crate::output::{eprint_note, print};
 
 pub fn run(args: &InjectRunArgs, limits: &Limits) -> anyhow::Result<ExitCode> {
     let faults: Vec<Fault> = args.fault.iter().map(|text| Fault::parse(text)).collect::<Result<_, _>>()?;
-    let machine = Machine { cores: args.cores, disk_write_mb_per_second: args.disk_write_rate };
+    let machine = Machine {
+        cores: args.cores,
+        disk_write_mb_per_second: args.disk_write_rate,
+        connections: args.connections,
+        affected_fraction: args.machines,
+    };
     let (mut written, mut is_complete) = (HashSet::new(), true);
     for path in &args.runs {
         let run = match read_run(path, limits) {

@@ -8,6 +8,7 @@ mod follow;
 mod inject;
 mod read;
 mod record;
+mod tasks;
 mod train;
 
 use std::path::Path;
@@ -33,6 +34,7 @@ pub fn run(command: WorkflowsCommand, config: &Config) -> anyhow::Result<ExitCod
         WorkflowsCommand::Evaluate(args) => evaluate::run(&args, &limits),
         WorkflowsCommand::Follow(args) => follow::run(&args, &limits),
         WorkflowsCommand::Inject(args) => inject::run(&args, &limits),
+        WorkflowsCommand::Tasks(args) => tasks::run(&args, &limits),
         WorkflowsCommand::Compare(args) => compare::run(&args, &limits),
         WorkflowsCommand::Record(args) => record::run(&args),
     }

@@ -21,7 +21,7 @@ use workload::Stop;
 
 pub use self::batch_invariant::BatchInvariant;
 pub use self::memory::Memory;
-use super::{Classifier, Evidence, TrainingSet};
+use super::{Classifier, Evidence, TrainingSet, most_likely};
 use crate::error::Result;
 use crate::features::RunSummary;
 
@@ -121,6 +121,14 @@ impl Slowdown {
 impl Classifier for Slowdown {
     fn probabilities(&self, run: &RunSummary<'_>) -> Vec<f64> {
         self.decide(run).1
+    }
+
+    /// The mean of the probabilities that the view that decides and the batch-invariant view give to the class. It is low for
+    /// runs of known batches too, if the delays that are comparable between batches do not support the verdict.
+    fn confidence(&self, run: &RunSummary<'_>) -> f64 {
+        let decided = self.decide(run).1;
+        let class = most_likely(&decided);
+        (decided[class] + self.batch_invariant.probabilities(run)[class]) / 2.0
     }
 
     fn evidence(&self, run: &RunSummary<'_>, class: usize) -> Evidence {
