@@ -106,6 +106,15 @@ impl Format {
         }
     }
 
+    /// Appends what [`Self::show`] returns. Whole numbers, of which there are most, need no allocation.
+    pub fn write(self, value: f64, out: &mut Vec<u8>) {
+        let is_whole = value.fract() == 0.0 && value.abs() < MAX_EXACT;
+        match self {
+            Self::Plain { .. } if is_whole => write_whole(value as i64, out),
+            _ => out.extend_from_slice(self.show(value).as_bytes()),
+        }
+    }
+
     pub fn is_time(self) -> bool {
         matches!(self, Self::DateTime | Self::DateTimeT | Self::Rfc3339)
     }
@@ -177,6 +186,22 @@ fn parse_duration(text: &str) -> Option<f64> {
     }
     let seconds = f64::from(days) * 86_400.0 + parts.into_iter().fold(0.0, |sum, part| sum * 60.0 + part);
     seconds.is_finite().then_some(seconds)
+}
+
+/// Appends the digits of a whole number.
+fn write_whole(value: i64, out: &mut Vec<u8>) {
+    let mut digits = [0u8; 20];
+    let mut first = digits.len();
+    let mut left = value.unsigned_abs();
+    while left > 0 || first == digits.len() {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+    }
+    if value < 0 {
+        out.push(b'-');
+    }
+    out.extend_from_slice(&digits[first..]);
 }
 
 /// `units` of the last of `decimals` digits, without trailing zeros.
@@ -296,7 +321,16 @@ mod tests {
 
         #[test]
         fn any_number_can_be_written(format in any_format(), value in proptest::num::f64::ANY) {
-            let _ = format.show(value);
+            let mut written = Vec::new();
+            format.write(value, &mut written);
+            prop_assert_eq!(String::from_utf8(written), Ok(format.show(value)));
+        }
+
+        #[test]
+        fn whole_numbers_are_written_like_others(format in any_format(), value in -10_000_000_000_000_000i64..10_000_000_000_000_000) {
+            let mut written = Vec::new();
+            format.write(value as f64, &mut written);
+            prop_assert_eq!(String::from_utf8(written), Ok(format.show(value as f64)));
         }
     }
 }

@@ -4,7 +4,9 @@ mod encoding;
 mod gan;
 mod gaussian_copula;
 mod output;
+mod private;
 mod sampling;
+mod sequence;
 mod sessions;
 mod trained;
 mod tvae;
@@ -39,12 +41,13 @@ trait Generator: Send + Sync {
 /// Rows that a network generates at a time.
 const CHUNK_ROWS: usize = 512;
 
-/// Generates encoded rows in parallel chunks and decodes them. The result does not depend on the number of threads.
+/// Samples the raw output of a network in parallel chunks and decodes it. The result does not depend on the number of threads.
 fn sample_in_chunks(
     n_jobs: usize,
     seed: u64,
     stop: &Stop,
     encoder: &Encoder,
+    std_devs: Option<&[f32]>,
     generate: impl Fn(usize, &mut Xoshiro256PlusPlus) -> Vec<f32> + Sync,
 ) -> Result<Vec<Vec<f64>>, Stopped> {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
@@ -54,7 +57,9 @@ fn sample_in_chunks(
     let chunk = |(n_rows, seed): (usize, u64)| {
         stop.check()?;
         let mut columns = vec![Vec::with_capacity(n_rows); encoder.n_features()];
-        encoder.decode(&generate(n_rows, &mut Xoshiro256PlusPlus::seed_from_u64(seed)), &mut columns);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut raw = generate(n_rows, &mut rng);
+        encoder.sample(&mut raw, std_devs, &mut columns, &mut rng);
         Ok(columns)
     };
     let parts: Result<Vec<Vec<Vec<f64>>>, Stopped> = chunks.into_par_iter().map(chunk).collect();
@@ -69,18 +74,20 @@ learn::family! {
         Ctgan = "ctgan": "Conditional GAN with mode-specific normalisation",
         Tvae = "tvae": "Variational autoencoder of rows",
         Copulagan = "copulagan": "CTGAN on normal scores of numbers",
-        SequenceCopulagan = "sequence-copulagan": "CopulaGAN conditioned on the previous job",
+        SequenceCopulagan = "sequence-copulagan": "CopulaGAN with a learnt order of jobs",
         Gan = "gan": "Plain GAN (baseline)",
         GaussianCopula = "gaussian-copula": "Empirical distributions and a Gaussian copula (baseline)",
+        Private = "private": "Histograms with noise, differentially private (epsilon 4 per job)",
         Sessions = "sessions": "Resampled sessions of users along the timeline of the trace",
     }
     best Sessions
 }
 
 impl GeneratorKind {
-    /// Whether columns that are multiples of others are modelled as ratios. `sessions` resamples whole requests.
+    /// Whether columns that are multiples of others are modelled as ratios. `sessions` resamples whole requests, and the bins
+    /// of `private` are those of sizes.
     fn models_ratios(self) -> bool {
-        self != Self::Sessions
+        !matches!(self, Self::Sessions | Self::Private)
     }
 }
 

@@ -56,18 +56,65 @@ pub fn sample_hard(rows: &mut [f32], encoder: &Encoder, rng: &mut Xoshiro256Plus
     }
 }
 
+/// Numbers that are added and compared side by side, so that the compiler uses vector instructions.
+const N_LANES: usize = 16;
+
 /// Samples an index from the softmax of scores, which are overwritten.
-fn sample_index(scores: &mut [f32], rng: &mut Xoshiro256PlusPlus) -> usize {
-    let max = scores.iter().copied().fold(f32::MIN, f32::max);
-    for score in scores.iter_mut() {
-        *score = (*score - max).exp();
+pub fn sample_index(scores: &mut [f32], rng: &mut Xoshiro256PlusPlus) -> usize {
+    let mut largest = [f32::MIN; N_LANES];
+    for block in scores.chunks(N_LANES) {
+        for (largest, score) in largest.iter_mut().zip(block) {
+            *largest = if *score > *largest { *score } else { *largest };
+        }
     }
-    let mut left = rng.random::<f32>() * scores.iter().sum::<f32>();
-    let is_reached = |weight: &f32| {
-        left -= weight;
-        left < 0.0
-    };
-    scores.iter().position(is_reached).unwrap_or(scores.len() - 1)
+    let largest = largest.into_iter().fold(f32::MIN, f32::max);
+    let mut total = 0.0;
+    for block in scores.chunks_mut(N_LANES) {
+        for score in block.iter_mut() {
+            *score = exponential(*score - largest);
+        }
+        total += block_sum(block);
+    }
+    let mut left = rng.random::<f32>() * total;
+    let mut first = 0;
+    for block in scores.chunks(N_LANES) {
+        let sum = block_sum(block);
+        if left >= sum {
+            left -= sum;
+            first += block.len();
+            continue;
+        }
+        for (at, weight) in block.iter().enumerate() {
+            left -= weight;
+            if left < 0.0 {
+                return first + at;
+            }
+        }
+        // Rounding: the parts of the block are less than its sum.
+        return first + block.len() - 1;
+    }
+    scores.len() - 1
+}
+
+fn block_sum(block: &[f32]) -> f32 {
+    let mut sums = [0.0f32; 4];
+    for four in block.chunks(sums.len()) {
+        sums.iter_mut().zip(four).for_each(|(sum, value)| *sum += value);
+    }
+    sums.iter().sum()
+}
+
+/// The exponential of a number that is at most zero, with a relative error below 1e-4: a power of two from the exponent
+/// bits, and a polynomial for the rest. Unlike the function of the standard library it is vectorised.
+fn exponential(x: f32) -> f32 {
+    /// Adding this rounds to a whole number, which is then in the low bits.
+    const ROUND: f32 = 12_582_912.0;
+    let x = if x > -86.0 { x } else { -86.0 };
+    let shifted = x * std::f32::consts::LOG2_E + ROUND;
+    let rest = x * std::f32::consts::LOG2_E - (shifted - ROUND);
+    let part = 1.0 + rest * (0.693_147_2 + rest * (0.240_226_5 + rest * (0.055_504_1 + rest * 0.009_618_1)));
+    let power = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127).wrapping_shl(23);
+    part * f32::from_bits(power)
 }
 
 struct Activate {
@@ -226,6 +273,31 @@ mod tests {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let layer = Linear::new(&mut parameters, "layer", [3, 6], Activation::None, &mut rng);
         (parameters, layer)
+    }
+
+    #[test]
+    fn the_exponential_is_close_to_that_of_the_standard_library() {
+        for step in 0..8_600 {
+            let x = -(step as f32) / 100.0;
+            assert!((exponential(x) / x.exp() - 1.0).abs() < 1e-4, "{x}");
+        }
+        assert!(exponential(f32::NEG_INFINITY) < 1e-36 && exponential(f32::NAN) < 1e-36);
+    }
+
+    #[test]
+    fn indices_are_sampled_in_proportion_to_the_softmax() {
+        let scores: Vec<f32> = (0..37).map(|at| (at * 5 % 7) as f32 / 2.0).collect();
+        let mut wanted = vec![0.0; 37];
+        softmax_into(&scores, &mut wanted);
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
+        let mut counts = [0.0f32; 37];
+        for _ in 0..100_000 {
+            counts[sample_index(&mut scores.clone(), &mut rng)] += 1e-5;
+        }
+        let distance: f32 = counts.iter().zip(&wanted).map(|(one, other)| (one - other).abs()).sum();
+        assert!(distance < 0.04, "{distance}");
+        assert_eq!(sample_index(&mut [f32::NAN], &mut rng), 0);
+        assert_eq!(sample_index(&mut [0.0, -1e9, 40.0], &mut rng), 2);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use workload::Stop;
 
 use super::gan::{Gan, GanConfig};
 use super::gaussian_copula::GaussianCopula;
+use super::private::{self, Private};
+use super::sequence::SequenceCopulaGan;
 use super::sessions::Sessions;
 use super::tvae::Tvae;
 use super::{Generator, GeneratorKind, TrainingConfig, TrainingProgress};
@@ -64,26 +66,39 @@ impl TrainedGenerator {
         mut report: impl FnMut(TrainingProgress),
     ) -> Result<Self> {
         let started = Instant::now();
-        let jobs = trace.features()?;
+        let mut jobs = trace.features()?;
         let n_jobs = jobs.n_jobs();
         if n_jobs < MIN_JOBS {
             let (found, required) = (n_jobs, MIN_JOBS);
             return Err(TraceError::TooFewJobs { found, required, purpose: "training" }.into());
         }
-        let schema = trace.schema().clone();
+        let mut schema = trace.schema().clone();
+        let is_private = kind == GeneratorKind::Private;
+        if is_private {
+            (schema, jobs) = private::anonymised(schema, jobs)?;
+        }
         let specs = jobs.specs().to_vec();
-        let ranges = jobs.columns().iter().map(|values| ValueRange::of(values)).collect();
-        let span_seconds = jobs.arrivals().last().copied().unwrap_or_default();
+        let range = |values: &Vec<f64>| if is_private { private::range() } else { ValueRange::of(values) };
+        let ranges = jobs.columns().iter().map(range).collect();
+        let mut span_seconds = jobs.arrivals().last().copied().unwrap_or_default();
         let jobs = if kind.models_ratios() { as_ratios(jobs, &schema) } else { jobs };
         let mut gan = |gan: GanConfig| Gan::fit(&jobs, gan, config, stop, &mut report);
         let generator: Box<dyn Generator> = match kind {
             GeneratorKind::Ctgan => Box::new(gan(GanConfig::CTGAN)?),
             GeneratorKind::Copulagan => Box::new(gan(GanConfig::COPULAGAN)?),
-            GeneratorKind::SequenceCopulagan => Box::new(gan(GanConfig::SEQUENCE_COPULAGAN)?),
             GeneratorKind::Gan => Box::new(gan(GanConfig::PLAIN)?),
+            GeneratorKind::SequenceCopulagan => {
+                Box::new(SequenceCopulaGan::fit(&jobs, config, stop, &mut report)?)
+            }
             GeneratorKind::Tvae => Box::new(Tvae::fit(&jobs, config, stop, &mut report)?),
             GeneratorKind::GaussianCopula => Box::new(GaussianCopula::fit(&jobs, config.seed, stop)?),
             GeneratorKind::Sessions => Box::new(Sessions::fit(jobs, stop)?),
+            GeneratorKind::Private => {
+                let private = Private::fit(&jobs, stop)?;
+                // The true span would say more about the trace than the model does.
+                span_seconds = private.mean_interval() * n_jobs as f64;
+                Box::new(private)
+            }
         };
         let training_seconds = started.elapsed().as_secs_f64();
         let origin = Origin { n_jobs, span_seconds, training_seconds, config };
@@ -137,7 +152,12 @@ impl TrainedGenerator {
             origin: self.origin.clone(),
             settings: self.generator.settings(),
         };
-        let artifact = self.kind.to_artifact(&body, self.generator.tensors(), provenance)?;
+        let mut provenance = provenance.clone();
+        if self.kind == GeneratorKind::Private {
+            // Its checksum would confirm a guess of the trace.
+            provenance.data = None;
+        }
+        let artifact = self.kind.to_artifact(&body, self.generator.tensors(), &provenance)?;
         Ok(artifact.write(dir)?)
     }
 
@@ -170,13 +190,14 @@ fn restore(
     tensors: &Tensors,
 ) -> Result<Box<dyn Generator>, RestoreError> {
     Ok(match kind {
-        GeneratorKind::Ctgan
-        | GeneratorKind::Copulagan
-        | GeneratorKind::SequenceCopulagan
-        | GeneratorKind::Gan => Box::new(Gan::restore(specs, settings, tensors)?),
+        GeneratorKind::Ctgan | GeneratorKind::Copulagan | GeneratorKind::Gan => {
+            Box::new(Gan::restore(specs, settings, tensors)?)
+        }
+        GeneratorKind::SequenceCopulagan => SequenceCopulaGan::restore(specs, settings, tensors)?,
         GeneratorKind::Tvae => Box::new(Tvae::restore(specs, settings, tensors)?),
         GeneratorKind::GaussianCopula => Box::new(GaussianCopula::restore(specs, settings, tensors)?),
         GeneratorKind::Sessions => Box::new(Sessions::restore(specs, tensors)?),
+        GeneratorKind::Private => Box::new(Private::restore(specs, tensors)?),
     })
 }
 

@@ -36,34 +36,58 @@ const ROWS_PER_PART: usize = 8_192;
 const N_PARTS: usize = 16;
 
 fn write_csv(out: &mut dyn Write, table: &Table) -> std::io::Result<()> {
-    let mut header = csv::Writer::from_writer(Vec::new());
-    header.write_record(table.columns.iter().map(|column| guarded(&column.name).into_owned()))?;
-    out.write_all(&header.into_inner().map_err(|error| error.into_error())?)?;
+    out.write_all(&record(table.columns.iter().map(|column| guarded(&column.name)))?)?;
+    // Every name is quoted once.
+    let names: Vec<Vec<Vec<u8>>> = table.columns.iter().map(csv_names).collect::<Result<_, _>>()?;
     let firsts: Vec<usize> = (0..table.n_rows()).step_by(ROWS_PER_PART).collect();
     for firsts in firsts.chunks(N_PARTS) {
-        let parts: Vec<std::io::Result<Vec<u8>>> =
-            firsts.par_iter().map(|first| csv_part(table, *first)).collect();
+        let parts: Vec<Vec<u8>> = firsts.par_iter().map(|first| csv_part(table, &names, *first)).collect();
         for part in parts {
-            out.write_all(&part?)?;
+            out.write_all(&part)?;
         }
     }
     Ok(())
 }
 
-fn csv_part(table: &Table, first: usize) -> std::io::Result<Vec<u8>> {
+/// A line of CSV.
+fn record(cells: impl Iterator<Item: AsRef<str>>) -> std::io::Result<Vec<u8>> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    for row in first..(first + ROWS_PER_PART).min(table.n_rows()) {
-        writer.write_record(table.columns.iter().map(|column| csv_cell(column, row)))?;
-    }
+    writer.write_record(cells.map(|cell| cell.as_ref().as_bytes().to_vec()))?;
     writer.into_inner().map_err(|error| error.into_error())
 }
 
-fn csv_cell(column: &Column, row: usize) -> String {
-    let cell = column.cell(row);
-    match column.values {
-        Values::Numbers { .. } => cell,
-        Values::Text { .. } => guarded(&cell).into_owned(),
+/// The names of a column as cells of CSV.
+fn csv_names(column: &Column) -> std::io::Result<Vec<Vec<u8>>> {
+    let Values::Text { names, .. } = &column.values else { return Ok(Vec::new()) };
+    let cell = |name: &String| {
+        // The second cell keeps an empty name from being quoted.
+        let mut line = record([guarded(name), "".into()].into_iter())?;
+        line.truncate(line.len() - ",\n".len());
+        Ok(line)
+    };
+    names.iter().map(cell).collect()
+}
+
+fn csv_part(table: &Table, names: &[Vec<Vec<u8>>], first: usize) -> Vec<u8> {
+    let mut out = Vec::new();
+    for row in first..(first + ROWS_PER_PART).min(table.n_rows()) {
+        let start = out.len();
+        for (at, (column, names)) in table.columns.iter().zip(names).enumerate() {
+            if at > 0 {
+                out.push(b',');
+            }
+            match &column.values {
+                Values::Numbers { values, format } => format.write(values[row], &mut out),
+                Values::Text { codes, .. } => out.extend_from_slice(&names[codes[row] as usize]),
+            }
+        }
+        if out.len() == start {
+            // A line without anything is no record.
+            out.extend_from_slice(b"\"\"");
+        }
+        out.push(b'\n');
     }
+    out
 }
 
 fn write_parquet(path: &Path, table: &Table) -> Result<()> {
@@ -92,4 +116,41 @@ fn write_parquet(path: &Path, table: &Table) -> Result<()> {
     }
     writer.finish()?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::Format;
+
+    #[test]
+    fn lines_are_those_of_the_csv_writer() {
+        let plain = |decimals| Format::Plain { decimals };
+        let table = Table {
+            columns: vec![
+                Column::text("a,b", ["x", "", "say \"no\"", "=1+1", "two\nlines"]),
+                Column::numbers("count", vec![0.0, 12.0, -3.0, f64::NAN, 9e17], plain(0)),
+                Column::numbers("share", vec![0.5, -0.25, 100.0, 12.34, 0.01], plain(2)),
+                Column::numbers("at", vec![0.0, 1e9, 1.5, f64::NAN, 2e9], Format::DateTime),
+            ],
+            notes: Vec::new(),
+        };
+        let mut found = Vec::new();
+        write_csv(&mut found, &table).unwrap();
+        let mut wanted = csv::Writer::from_writer(Vec::new());
+        wanted.write_record(["a,b", "count", "share", "at"]).unwrap();
+        for row in 0..5 {
+            let cells = table.columns.iter().map(|column| guarded(&column.cell(row)).into_owned());
+            // Negative numbers are no formulas.
+            wanted.write_record(cells.map(|cell| cell.replace("'-", "-"))).unwrap();
+        }
+        assert_eq!(
+            String::from_utf8(found).unwrap(),
+            String::from_utf8(wanted.into_inner().unwrap()).unwrap()
+        );
+        let empty = Table { columns: vec![Column::text("only", [""])], notes: Vec::new() };
+        let mut found = Vec::new();
+        write_csv(&mut found, &empty).unwrap();
+        assert_eq!(found, b"only\n\"\"\n");
+    }
 }

@@ -410,6 +410,32 @@ fn timestamps_of_alcf_may_have_fractions_of_a_second() {
 }
 
 #[test]
+fn a_file_with_every_column_of_alcf_is_read_and_sampled() {
+    let trace = read(&testbed::workspace().join("fixtures/job-traces/alcf.csv"), Preset::Alcf).unwrap();
+    assert_eq!(Preset::of(trace.table()), Preset::Alcf);
+    assert_eq!((trace.table().n_rows(), trace.table().columns.len()), (60, 57));
+    let features = trace.features().unwrap();
+    for role in
+        [Role::User, Role::RunTime, Role::RequestedTime, Role::Nodes, Role::Cores, Role::Status, Role::Wait]
+    {
+        assert!(features.with_role(role).is_some(), "{role:?}");
+    }
+    assert!(features.intervals()[1..].iter().all(|interval| (1.0..9_001.0).contains(interval)));
+    for derived in ["REQUESTED_CORE_HOURS", "USED_CORE_HOURS"] {
+        let kind = &trace.schema().column(derived).unwrap().kind;
+        assert!(matches!(kind, ColumnKind::Product { .. }), "{derived}: {kind:?}");
+    }
+    for kind in [GeneratorKind::Sessions, GeneratorKind::Copulagan] {
+        let table = sampled(&trained(&trace, kind), &request(30, 1));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("made.csv");
+        sink::write(&path, &table, trace.schema()).unwrap();
+        let again = read(&path, Preset::Alcf).unwrap();
+        assert_eq!(again.table().columns.len(), 57, "{kind}");
+    }
+}
+
+#[test]
 fn a_write_that_fails_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace(60);

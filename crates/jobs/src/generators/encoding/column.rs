@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use learn::artifact::restore::{RestoreError, ensure};
 use learn::bayesian_mixture::{MixtureComponent, fit_components};
 use rand::RngExt;
+use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::transform::{Transform, TransformKind};
 use crate::features::FeatureSpec;
+use crate::generators::output::sample_index;
 
 /// The position within a mode is in units of this many standard deviations.
 const SCALE: f64 = 4.0;
@@ -164,18 +166,39 @@ impl ColumnEncoding {
     /// The value at the start of `row`.
     pub fn decode(&self, row: &[f32]) -> f64 {
         match self {
+            Self::Number { .. } => self.value(row[0], hot_position(&row[1..self.len()])),
+            Self::OneHot { fractions, .. } => self.value(0.0, hot_position(&row[..fractions.len()])),
+        }
+    }
+
+    /// Samples a value from the raw output of a network at the start of `row`, which is overwritten. A normal number with
+    /// the standard deviation is added to the position within a mode.
+    pub fn sample(&self, row: &mut [f32], std_dev: f32, rng: &mut Xoshiro256PlusPlus) -> f64 {
+        let first = usize::from(matches!(self, Self::Number { .. }));
+        let which = sample_index(&mut row[first..self.len()], rng);
+        let is_exact = match self {
+            Self::Number { frequent_values, .. } => which < frequent_values.len(),
+            Self::OneHot { .. } => true,
+        };
+        if is_exact {
+            return self.value(0.0, which);
+        }
+        let noise = if std_dev > 0.0 { std_dev * rng.sample::<f32, _>(StandardNormal) } else { 0.0 };
+        self.value(row[0].tanh() + noise, which)
+    }
+
+    /// The value of an index of the one-hot vector, and of a position within a mode.
+    fn value(&self, position: f32, which: usize) -> f64 {
+        match self {
             Self::Number { transform, frequent_values, modes, distinct_values, .. } => {
-                let which = hot_position(&row[1..self.len()]);
                 if let Some(value) = frequent_values.get(which) {
                     return *value;
                 }
                 let Some(mode) = modes.get(which - frequent_values.len()) else { return f64::NAN };
-                let transformed = f64::from(row[0].clamp(-1.0, 1.0)) * SCALE * mode.std_dev + mode.mean;
+                let transformed = f64::from(position.clamp(-1.0, 1.0)) * SCALE * mode.std_dev + mode.mean;
                 nearest(distinct_values, transform.invert(transformed))
             }
-            Self::OneHot { values, fractions, .. } => {
-                values.get(hot_position(&row[..fractions.len()])).copied().unwrap_or(f64::NAN)
-            }
+            Self::OneHot { values, .. } => values.get(which).copied().unwrap_or(f64::NAN),
         }
     }
 }

@@ -16,7 +16,7 @@ use workload::{Stop, Stopped};
 use self::column::ColumnEncoding;
 pub use self::column::is_distribution;
 pub use self::scores::NormalScores;
-pub use self::transform::TransformKind;
+pub use self::transform::{TransformKind, normal_quantile};
 use crate::features::{FeatureSpec, FeatureTable};
 
 const MAX_MODES: usize = 10;
@@ -148,6 +148,25 @@ impl Encoder {
             }
         }
         rows
+    }
+
+    /// Samples jobs from the raw output of a network, which is overwritten, and appends them to one column per feature.
+    /// `std_devs` are those of the noise of scalars, by position in a row.
+    pub fn sample(
+        &self,
+        raw: &mut [f32],
+        std_devs: Option<&[f32]>,
+        columns: &mut [Vec<f64>],
+        rng: &mut Xoshiro256PlusPlus,
+    ) {
+        for row in raw.chunks_exact_mut(self.width) {
+            let mut at = 0;
+            for (encoding, values) in self.columns.iter().zip(columns.iter_mut()) {
+                let std_dev = std_devs.map_or(0.0, |std_devs| std_devs[at]);
+                values.push(encoding.sample(&mut row[at..], std_dev, rng));
+                at += encoding.len();
+            }
+        }
     }
 
     /// Appends the values of encoded rows to one column per feature.

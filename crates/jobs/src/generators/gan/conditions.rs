@@ -1,15 +1,13 @@
 //! Which value of a category follows which, in the training trace.
 //!
-//! A sequence network is trained on pairs of a job and its true predecessor. When it is sampled, its conditions have to
-//! depend on the previous job in the same way: conditions drawn from the frequency of values alone would pair jobs that
-//! never follow each other.
+//! Only older models of the kind `sequence-copulagan` have transitions: networks that were trained on pairs of a job and
+//! its true predecessor. Their conditions are drawn from the values that followed that of the previous job.
 
 use learn::artifact::restore::{RestoreError, ensure};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 
 use super::pick;
-use crate::features::FeatureTable;
 use crate::generators::encoding::{Encoder, is_distribution};
 
 /// The values that followed one value, with their counts.
@@ -26,27 +24,6 @@ pub struct Transitions {
 }
 
 impl Transitions {
-    pub fn fit(encoder: &Encoder, jobs: &FeatureTable) -> Self {
-        let column = |values: Vec<usize>, n_values: usize| {
-            let mut following = vec![Following::default(); n_values];
-            for pair in values.windows(2) {
-                let one = &mut following[pair[0]];
-                match one.values.iter().position(|value| *value == pair[1]) {
-                    Some(at) => one.counts[at] += 1.0,
-                    None => {
-                        one.values.push(pair[1]);
-                        one.counts.push(1.0);
-                    }
-                }
-            }
-            following
-        };
-        let columns = encoder.conditions().iter().zip(encoder.condition_values(jobs));
-        Self {
-            columns: columns.map(|(condition, values)| column(values, condition.fractions.len())).collect(),
-        }
-    }
-
     /// Samples a value that follows that of the previous row; none if the previous row has none or nothing followed.
     pub fn next(
         &self,
@@ -84,7 +61,7 @@ mod tests {
     use workload::Stop;
 
     use super::*;
-    use crate::features::{FeatureKind, FeatureSpec};
+    use crate::features::{FeatureKind, FeatureSpec, FeatureTable};
     use crate::format::Format;
     use crate::generators::encoding::TransformKind;
     use crate::schema::Role;
@@ -104,7 +81,8 @@ mod tests {
         let users: Vec<f64> = (0..99).map(|job| f64::from(job % 3)).collect();
         let jobs = FeatureTable::new(specs, vec![vec![1.0; 99], users]).unwrap();
         let encoder = Encoder::fit(&jobs, TransformKind::Log, true, 0, &Stop::default()).unwrap();
-        let transitions = Transitions::fit(&encoder, &jobs);
+        let next = |user: usize| Following { values: vec![(user + 1) % 3], counts: vec![1.0] };
+        let transitions = Transitions { columns: vec![(0..3).map(next).collect()] };
         assert_eq!(transitions.check(&encoder), Ok(()));
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(1);
         let rows = encoder.encode(&jobs, &mut rng);

@@ -4,7 +4,6 @@
 //!   value of one category, training by sampling, packs of ten rows (PacGAN; Lin et al., 2018), Wasserstein loss with a
 //!   gradient penalty. Departure: numbers are transformed by `log(1 + x)` before their modes are fitted.
 //! - CopulaGAN: CTGAN on normal scores of numbers.
-//! - Sequence CopulaGAN: CopulaGAN that is also given the previous job.
 //! - Plain GAN: none of this except the logarithm.
 
 mod conditions;
@@ -15,13 +14,12 @@ use learn::artifact::Tensors;
 use learn::artifact::restore::{self, RestoreError};
 use learn::nn::parameters::Parameters;
 use rand::{RngExt, SeedableRng};
-use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use workload::{Stop, Stopped};
 
 use self::conditions::Transitions;
-use self::net::GeneratorNetwork;
+use self::net::{Contexts, GeneratorNetwork, Sampler};
 use super::encoding::{Encoder, TransformKind};
 use super::output::sample_hard;
 use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
@@ -45,8 +43,6 @@ pub struct GanConfig {
     /// Whether numbers have several modes.
     has_modes: bool,
     has_conditions: bool,
-    /// Whether the network is given the previous job.
-    has_previous: bool,
     /// Rows that the critic judges together.
     pack: usize,
     loss: Loss,
@@ -57,17 +53,14 @@ impl GanConfig {
         transform: TransformKind::Log,
         has_modes: true,
         has_conditions: true,
-        has_previous: false,
         pack: 10,
         loss: Loss::Wasserstein,
     };
     pub const COPULAGAN: Self = Self { transform: TransformKind::NormalScores, ..Self::CTGAN };
-    pub const SEQUENCE_COPULAGAN: Self = Self { has_previous: true, ..Self::COPULAGAN };
     pub const PLAIN: Self = Self {
         transform: TransformKind::Log,
         has_modes: false,
         has_conditions: false,
-        has_previous: false,
         pack: 1,
         loss: Loss::Logistic,
     };
@@ -78,6 +71,7 @@ impl GanConfig {
 struct RowLayout {
     encoder: Encoder,
     has_conditions: bool,
+    /// Whether the network is given the previous job: only in older models of the kind `sequence-copulagan`.
     has_previous: bool,
     /// Which values follow which; empty without a previous job.
     transitions: Transitions,
@@ -109,10 +103,9 @@ impl Gan {
         report: &mut impl FnMut(TrainingProgress),
     ) -> Result<Self, Stopped> {
         let encoder = Encoder::fit(jobs, gan.transform, gan.has_modes, config.seed, stop)?;
-        let transitions =
-            if gan.has_previous { Transitions::fit(&encoder, jobs) } else { Transitions::default() };
-        let GanConfig { has_conditions, has_previous, .. } = gan;
-        let layout = RowLayout { encoder, has_conditions, has_previous, transitions };
+        let has_conditions = gan.has_conditions;
+        let layout =
+            RowLayout { encoder, has_conditions, has_previous: false, transitions: Transitions::default() };
         let (network, parameters) = train::train(jobs, &layout, gan, config, stop, report)?;
         Ok(Self { layout, network, parameters })
     }
@@ -132,42 +125,30 @@ impl Gan {
         Ok(Self { layout, network, parameters })
     }
 
-    /// Encoded rows, one per context.
-    fn rows(&self, contexts: &[f32], n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
-        let n_context = self.layout.n_context();
-        let mut input = Vec::with_capacity(n_rows * (net::N_NOISE + n_context));
-        for row in 0..n_rows {
-            input.extend((0..net::N_NOISE).map(|_| rng.sample::<f32, _>(StandardNormal)));
-            input.extend_from_slice(&contexts[row * n_context..(row + 1) * n_context]);
-        }
-        let mut rows = self.network.generate(&self.parameters, &input);
-        sample_hard(&mut rows, &self.layout.encoder, rng);
-        rows
+    /// Whether a job depends on the previous one.
+    pub fn has_previous(&self) -> bool {
+        self.layout.has_previous
     }
 
-    /// One condition vector per row: a random category column, and one of its values. The value is drawn from its
-    /// frequency, or, given the previous row, from the values that followed the previous one in the training trace.
-    fn conditions(&self, n_rows: usize, previous: Option<&[f32]>, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
-        if !self.layout.has_conditions {
-            return Vec::new();
-        }
+    /// Adds a condition to the context of one row: a random category column, and one of its values. The value is drawn from
+    /// its frequency, or, given the previous row, from the values that followed the previous one in the training trace.
+    fn push_condition(
+        &self,
+        contexts: &mut Contexts,
+        previous: Option<&[f32]>,
+        rng: &mut Xoshiro256PlusPlus,
+    ) {
         let encoder = &self.layout.encoder;
-        let (size, width) = (encoder.condition_width(), encoder.width());
-        let mut conditions = vec![0.0; n_rows * size];
-        if encoder.conditions().is_empty() {
-            return conditions;
+        if !self.layout.has_conditions || encoder.conditions().is_empty() {
+            return;
         }
-        for (row, vector) in conditions.chunks_exact_mut(size).enumerate() {
-            let column = rng.random_range(0..encoder.conditions().len());
-            let first: usize =
-                encoder.conditions()[..column].iter().map(|condition| condition.fractions.len()).sum();
-            let previous = previous.map(|previous| &previous[row * width..(row + 1) * width]);
-            let following =
-                previous.and_then(|previous| self.layout.transitions.next(encoder, column, previous, rng));
-            let value = following.unwrap_or_else(|| pick(&encoder.conditions()[column].fractions, rng));
-            vector[first + value] = 1.0;
-        }
-        conditions
+        let column = rng.random_range(0..encoder.conditions().len());
+        let first: usize =
+            encoder.conditions()[..column].iter().map(|condition| condition.fractions.len()).sum();
+        let following =
+            previous.and_then(|previous| self.layout.transitions.next(encoder, column, previous, rng));
+        let value = following.unwrap_or_else(|| pick(&encoder.conditions()[column].fractions, rng));
+        contexts.push(first + value, 1.0);
     }
 
     /// Samples several sequences in parallel, row by row, and puts one after the other.
@@ -179,18 +160,22 @@ impl Gan {
     ) -> Result<Vec<Vec<f64>>, Stopped> {
         let encoder = &self.layout.encoder;
         let (width, n_conditions) = (encoder.width(), self.layout.n_conditions());
+        let sampler = Sampler::new(&self.network, &self.parameters);
         let length = n_jobs.div_ceil(N_CHAINS);
         let mut chains: Vec<Vec<f32>> = vec![Vec::new(); N_CHAINS];
         let mut previous = vec![0.0; N_CHAINS * width];
         for step in 0..WARM_UP_ROWS + length {
             stop.check()?;
-            let conditions = self.conditions(N_CHAINS, Some(&previous), rng);
-            let mut contexts = Vec::with_capacity(N_CHAINS * self.layout.n_context());
-            for chain in 0..N_CHAINS {
-                contexts.extend_from_slice(&conditions[chain * n_conditions..(chain + 1) * n_conditions]);
-                contexts.extend_from_slice(&previous[chain * width..(chain + 1) * width]);
+            let mut contexts = Contexts::default();
+            for previous in previous.chunks_exact(width) {
+                self.push_condition(&mut contexts, Some(previous), rng);
+                for (at, value) in previous.iter().enumerate().filter(|(_, value)| **value != 0.0) {
+                    contexts.push(n_conditions + at, *value);
+                }
+                contexts.end_row();
             }
-            previous = self.rows(&contexts, N_CHAINS, rng);
+            previous = sampler.generate(&contexts, rng);
+            sample_hard(&mut previous, encoder, rng);
             if step >= WARM_UP_ROWS {
                 for (chain, row) in chains.iter_mut().zip(previous.chunks_exact(width)) {
                     chain.extend_from_slice(row);
@@ -225,9 +210,14 @@ impl Generator for Gan {
         if self.layout.has_previous {
             return self.sample_sequences(n_jobs, &mut Xoshiro256PlusPlus::seed_from_u64(seed), stop);
         }
-        sample_in_chunks(n_jobs, seed, stop, &self.layout.encoder, |n_rows, rng| {
-            let contexts = self.conditions(n_rows, None, rng);
-            self.rows(&contexts, n_rows, rng)
+        let sampler = Sampler::new(&self.network, &self.parameters);
+        sample_in_chunks(n_jobs, seed, stop, &self.layout.encoder, None, |n_rows, rng| {
+            let mut contexts = Contexts::default();
+            for _ in 0..n_rows {
+                self.push_condition(&mut contexts, None, rng);
+                contexts.end_row();
+            }
+            sampler.generate(&contexts, rng)
         })
     }
 

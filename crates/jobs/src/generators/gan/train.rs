@@ -94,9 +94,6 @@ impl<'a> RealRows<'a> {
                 let span = encoder.conditions()[column].span;
                 batch.required.push(RequiredValue { span, position });
             }
-            if self.layout.has_previous {
-                batch.contexts.extend_from_slice(self.row(row.saturating_sub(1)));
-            }
             batch.real.extend_from_slice(self.row(row));
         }
         batch

@@ -15,8 +15,8 @@ use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use workload::{Stop, Stopped};
 
-use super::encoding::{Encoder, SpanKind, TransformKind};
-use super::output::{STD_DEV_RANGE, sample_hard};
+use super::encoding::{Encoder, TransformKind};
+use super::output::STD_DEV_RANGE;
 use super::{Generator, TrainingConfig, TrainingProgress, sample_in_chunks};
 use crate::features::{FeatureSpec, FeatureTable};
 
@@ -115,26 +115,17 @@ impl Tvae {
             Parameters::restore(tensors, |parameters| Net::new(parameters, encoder.width(), &mut rng))?;
         Ok(Self { encoder, net, parameters })
     }
-
-    fn rows(&self, n_rows: usize, rng: &mut Xoshiro256PlusPlus) -> Vec<f32> {
-        let noise: Vec<f32> = (0..n_rows * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
-        let mut rows = self.net.generate(&self.parameters, noise, n_rows);
-        sample_hard(&mut rows, &self.encoder, rng);
-        let std_devs = self.parameters.get(self.net.std_devs);
-        for row in rows.chunks_exact_mut(self.encoder.width()) {
-            for span in self.encoder.spans().iter().filter(|span| span.kind == SpanKind::Scalar) {
-                let noise: f32 = rng.sample(StandardNormal);
-                let std_dev = std_devs[span.first].clamp(*STD_DEV_RANGE.start(), *STD_DEV_RANGE.end());
-                row[span.first] += std_dev * noise;
-            }
-        }
-        rows
-    }
 }
 
 impl Generator for Tvae {
     fn sample(&self, n_jobs: usize, seed: u64, stop: &Stop) -> Result<Vec<Vec<f64>>, Stopped> {
-        sample_in_chunks(n_jobs, seed, stop, &self.encoder, |n_rows, rng| self.rows(n_rows, rng))
+        let std_devs = self.parameters.get(self.net.std_devs).iter();
+        let std_devs: Vec<f32> =
+            std_devs.map(|std_dev| std_dev.clamp(*STD_DEV_RANGE.start(), *STD_DEV_RANGE.end())).collect();
+        sample_in_chunks(n_jobs, seed, stop, &self.encoder, Some(&std_devs), |n_rows, rng| {
+            let noise = (0..n_rows * N_LATENT).map(|_| rng.sample(StandardNormal)).collect();
+            self.net.generate(&self.parameters, noise, n_rows)
+        })
     }
 
     fn tensors(&self) -> Tensors {

@@ -70,20 +70,19 @@ impl BatchNorm {
         (tape.push(value, NormBack { layer: *self, x, normal, widths }), moments)
     }
 
+    /// What inference multiplies each column by.
+    pub fn factors(&self, parameters: &Parameters) -> Vec<f32> {
+        let [scale, variance] = [self.scale, self.variance].map(|id| parameters.get(id));
+        scale.iter().zip(variance).map(|(scale, variance)| scale / (variance + EPSILON).sqrt()).collect()
+    }
+
     /// Normalises by the running moments, in place: for inference.
     pub fn apply(&self, parameters: &Parameters, rows: &mut [f32]) {
-        let [scale, offset, mean, variance] =
-            [self.scale, self.offset, self.mean, self.variance].map(|id| parameters.get(id));
-        let factors: Vec<(f32, f32)> = (0..scale.len())
-            .map(|at| {
-                let factor = scale[at] / (variance[at] + EPSILON).sqrt();
-                (factor, offset[at] - mean[at] * factor)
-            })
-            .collect();
-        for row in rows.chunks_exact_mut(scale.len()) {
-            row.iter_mut()
-                .zip(&factors)
-                .for_each(|(value, (factor, offset))| *value = *value * factor + offset);
+        let factors = self.factors(parameters);
+        let [offset, mean] = [self.offset, self.mean].map(|id| parameters.get(id));
+        for row in rows.chunks_exact_mut(factors.len()) {
+            let terms = row.iter_mut().zip(&factors).zip(offset).zip(mean);
+            terms.for_each(|(((value, factor), offset), mean)| *value = (*value - mean) * factor + offset);
         }
     }
 
