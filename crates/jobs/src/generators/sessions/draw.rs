@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -9,35 +10,28 @@ use rayon::prelude::*;
 use workload::{Stop, Stopped};
 
 use super::index::TraceIndex;
+use super::shuffle::Shuffle;
 
-/// The standard deviation of the distance from the clock at which sessions are drawn, in sessions.
-const SESSION_SPREAD: f64 = 8.0;
-/// How often another user than the previous one is looked for.
-const MAX_USER_TRIES: usize = 8;
-/// The length of a session is that of one of this many nearest sessions of the user.
-const N_NEAREST_SESSIONS: usize = 5;
-/// Requests and outcomes are those of one of this many nearest jobs.
-const N_NEAREST_JOBS: usize = 12;
-/// Run times come from this many nearest jobs, of which those with the most similar previous run time are kept.
+/// A session is taken from this many, of which the first ones are next in the training trace.
+const N_UPCOMING_SESSIONS: usize = 12;
+fn en(n: &str, d: f64) -> f64 { std::env::var(n).ok().and_then(|v| v.parse().ok()).unwrap_or(d) }
+/// Intervals are taken from this many, of which those that came after the most similar interval are kept.
+const N_UPCOMING_INTERVALS: usize = 8;
+const N_SIMILAR_INTERVALS: usize = 3;
+/// Run times are perturbed within this many nearest jobs with the same request and status.
 const N_NEAREST_RUNS: usize = 10;
-const N_SIMILAR_RUNS: usize = 4;
-/// Intervals come from this many nearest jobs, of which those with the most similar previous interval are kept.
-const N_NEAREST_INTERVALS: usize = 30;
-const N_SIMILAR_INTERVALS: usize = 6;
-const N_SIMILAR_INTERVALS_WITHOUT_USERS: usize = 12;
-/// At most this many sessions are searched for first intervals at the same time of day.
-const MAX_SESSION_STARTS: usize = 1_000;
+const MIN_ABSORBING_SECONDS: f64 = 300.0;
+const MAX_ABSORBED_FRACTION: f64 = 0.2;
 const DAY: f64 = 86_400.0;
-/// New requests are taken from this many jobs around the clock.
-const N_NEW_REQUEST_JOBS: usize = 400;
-/// A clock that is this many jobs ahead or behind is slowed down or sped up by a factor of two.
-const CLOCK_SLACK_JOBS: f64 = 60.0;
 /// Values whose logarithms differ by less than this may be interpolated.
 const MAX_LOG_STEP: f64 = 0.3;
 /// The standard deviation of the perturbation of a value without neighbours, as a logarithm.
 const ISOLATED_STD_DEV: f64 = 0.15;
-/// The standard deviation of the perturbation of intervals, as a logarithm.
+/// The standard deviation of the perturbation of intervals, as a logarithm, and its limit for long ones.
 const INTERVAL_STD_DEV: f64 = 0.35;
+const MAX_INTERVAL_STD_DEV_SECONDS: f64 = 1_800.0;
+/// Perturbed intervals that are this much ahead of the original ones are shortened by one standard deviation.
+const TIME_SLACK_SECONDS: f64 = 1_800.0;
 /// The standard deviation of the perturbation of a group of values, relative to that of the group.
 const PERTURBATION: f64 = 0.5;
 /// The range of the standard deviation of a group.
@@ -69,227 +63,155 @@ pub fn draw(index: &TraceIndex, n_jobs: usize, seed: u64, stop: &Stop) -> Result
     Ok((0..specs.len()).into_par_iter().map(column).collect())
 }
 
-/// One pass along the training trace.
+/// One pass along the training trace. Every session and every interval is used once, in a slightly different order, so that
+/// as much work arrives per day as in the training trace.
 struct Pass<'a> {
     index: &'a TraceIndex,
     n_jobs: usize,
     rng: Xoshiro256PlusPlus,
-    /// The position in the training trace, in sessions.
-    clock: f64,
+    order: Vec<u32>,
+    order_work: Vec<f64>,
+    work_ahead: f64,
+    sessions: Shuffle,
+    /// The first jobs of sessions, whose intervals are taken.
+    starts: Shuffle,
+    /// The other jobs by user.
+    later_jobs: HashMap<u32, Shuffle>,
     n_sampled: usize,
     previous_user: Option<u32>,
     previous_log_interval: f64,
-    /// Seconds since the pass started.
-    time: f64,
-    last_request: HashMap<u32, u32>,
-    /// By user and request.
-    last_log_run_time: HashMap<(u32, u32), f64>,
-    /// Jobs to draw from; a buffer.
-    candidates: Vec<u32>,
-}
-
-/// What the jobs of a session have in common.
-struct Session {
-    user: u32,
-    length: u32,
-    /// How much its run times deviate, in standard deviations.
-    shift: f64,
-    new_request: Option<NewRequest>,
-}
-
-/// A request of another user that is taken over for a few jobs.
-#[derive(Clone, Copy)]
-struct NewRequest {
-    owner: u32,
-    request: u32,
-    n_left: u32,
-}
-
-/// Jobs with the same owner, request and status.
-#[derive(Clone, Copy)]
-struct Outcome {
-    owner: u32,
-    request: u32,
-    status: u32,
+    /// Seconds by which perturbed intervals are longer than the original ones.
+    seconds_ahead: f64,
+    gained: f64,
 }
 
 impl<'a> Pass<'a> {
     fn new(index: &'a TraceIndex, n_jobs: usize, seed: u64) -> Self {
+        let sessions = index.sessions_of(n_jobs);
+        let starts = sessions.iter().map(|session| index.session_starts[*session as usize]).collect();
+        let mut later_jobs: HashMap<u32, Vec<u32>> = HashMap::new();
+        for session in &sessions {
+            let (start, length) = index.session(*session);
+            let user = index.user_of_job[start as usize];
+            later_jobs.entry(user).or_default().extend(start + 1..start + length);
+        }
+        let shuffled = |(user, jobs)| (user, Shuffle::new(jobs, en("UI",8.0) as usize));
         Self {
             index,
             n_jobs,
             rng: Xoshiro256PlusPlus::seed_from_u64(seed),
-            clock: 0.0,
+            work_ahead: 0.0, order_work: { let mut w = 0.0; let mut v = vec![0.0]; for job in sessions.iter().flat_map(|s| { let (a, l) = index.session(*s); a..a + l }) { w += index.work_of_job[job as usize]; v.push(w); } v },
+            order: sessions.iter().flat_map(|s| { let (a, l) = index.session(*s); a..a + l }).collect(),
+            sessions: Shuffle::new(sessions, en("US",12.0) as usize),
+            starts: Shuffle::new(starts, en("UI",8.0) as usize),
+            later_jobs: later_jobs.into_iter().map(shuffled).collect(),
             n_sampled: 0,
             previous_user: None,
             previous_log_interval: index.previous_log_interval.first().copied().unwrap_or_default(),
-            time: 0.0,
-            last_request: HashMap::new(),
-            last_log_run_time: HashMap::new(),
-            candidates: Vec::new(),
+            seconds_ahead: 0.0,
+            gained: 0.0,
         }
     }
 
     fn run(&mut self, columns: &mut [Vec<f64>], stop: &Stop) -> Result<(), Stopped> {
         while self.n_sampled < self.n_jobs {
             stop.check()?;
-            let mut session = self.session();
-            for number in 0..session.length {
-                if self.n_sampled == self.n_jobs {
-                    break;
-                }
-                self.job(&mut session, number, columns);
+            let (start, length) = self.session();
+            let shift = self.normal();
+            for job in start..(start + length).min(start + (self.n_jobs - self.n_sampled) as u32) {
+                columns[0].push(self.interval(job, job == start));
+                self.request_and_outcome(job, shift, columns);
                 self.n_sampled += 1;
             }
         }
         Ok(())
     }
 
-    /// Jobs of the training trace per sampled job.
-    fn speed(&self) -> f64 {
-        self.index.n_jobs() as f64 / self.n_jobs as f64
-    }
-
-    /// The position of the clock in jobs of the training trace.
-    fn position(&self) -> f64 {
-        let starts = &self.index.session_starts;
-        let whole = (self.clock as usize).min(starts.len() - 1);
-        let next = starts.get(whole + 1).map_or(self.index.n_jobs(), |start| *start as usize) as f64;
-        let start = f64::from(starts[whole]);
-        let position = start + (self.clock - whole as f64).min(1.0) * (next - start);
-        position.min(self.index.n_jobs() as f64 - 1.0)
-    }
-
     fn normal(&mut self) -> f64 {
         self.rng.sample(StandardNormal)
     }
 
-    fn session(&mut self) -> Session {
+    /// The first job and the length of the next session; if possible, of another user than the previous one.
+    fn session(&mut self) -> (u32, u32) {
         let index = self.index;
-        let behind = self.n_sampled as f64 * self.speed() - self.position();
-        self.clock += (1.0 + behind / CLOCK_SLACK_JOBS).clamp(0.3, 3.0) * self.speed();
-        let mut session = 0;
-        for _ in 0..MAX_USER_TRIES {
-            let at = self.clock + SESSION_SPREAD * self.normal();
-            session = (at.round().max(0.0) as usize).min(index.session_starts.len() - 1);
-            if Some(index.session_users[session]) != self.previous_user || index.user_feature.is_none() {
-                break;
-            }
-        }
-        let user = index.session_users[session];
-        self.previous_user = Some(user);
-        let similar = self.pick(&index.sessions_by_user[&user], session as f64, N_NEAREST_SESSIONS);
-        let length = index.session_lengths[similar as usize];
-        Session { user, length, shift: self.normal(), new_request: None }
+        let previous = self.previous_user.filter(|_| index.user_feature.is_some());
+        let rng = &mut self.rng;
+        let work_ahead = self.work_ahead;
+        let session = self.sessions.take(|available| {
+            let is_other = |at: &usize| Some(index.session_users[available[*at] as usize]) != previous;
+            let mut order: Vec<usize> = (0..available.len()).collect();
+            order.shuffle(rng);
+            order.sort_by_key(|at| !is_other(at));
+            order.truncate((en("CH",1.0) as usize));
+            order.retain({ let first = order[0]; move |at| *at == first || is_other(at) });
+            let off = |at: &usize| {
+                let session = available[*at] as usize;
+                let due: f64 = self.order_work[self.n_sampled] - self.order_work[(self.n_sampled + index.session_lengths[session] as usize).min(self.n_jobs)];
+                (work_ahead + due + index.session_work[session]).abs()
+            };
+            order.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or_default()
+        });
+        let at = session as usize;
+        let due: f64 = self.order_work[self.n_sampled] - self.order_work[(self.n_sampled + index.session_lengths[at] as usize).min(self.n_jobs)];
+        self.work_ahead += due + index.session_work[at];
+        self.previous_user = Some(index.session_users[session as usize]);
+        index.session(session)
     }
 
-    fn job(&mut self, session: &mut Session, number: u32, columns: &mut [Vec<f64>]) {
+    /// An interval from around the same time that came after a similar one; in a session, one of the same user.
+    fn interval(&mut self, job: u32, is_first: bool) -> f64 {
         let index = self.index;
-        let user = session.user;
-        let at = (self.position() + f64::from(number)).min(index.n_jobs() as f64 - 1.0);
-        columns[0].push(self.interval(user, number == 0, at));
-        let last = self.last_request.get(&user);
-        let similar = match last.and_then(|last| index.next_by_request.get(&(user, *last))) {
-            Some(next) => self.pick(next, at, N_NEAREST_JOBS),
-            None => self.pick(&index.jobs_by_user[&user], at, N_NEAREST_JOBS),
-        };
-        let own = index.request_of_job[similar as usize];
-        self.last_request.insert(user, own);
-        let (owner, request) = self.new_request(session, at).unwrap_or((user, own));
-        let similar = self.pick(&index.jobs_by_request[&(owner, request)], at, N_NEAREST_JOBS);
-        let status = index.status_of_job[similar as usize];
-        for feature in &index.requested_features {
-            columns[*feature].push(index.jobs().value(*feature, similar as usize));
-        }
-        if let Some(feature) = index.status_feature {
-            columns[feature].push(f64::from(status));
-        }
-        if let Some(feature) = index.user_feature {
-            columns[feature].push(f64::from(user));
-        }
-        self.measurements(Outcome { owner, request, status }, session, at, columns);
-    }
-
-    /// Now and then a user takes over a request of another user, as often and for as long as users of the training trace
-    /// make a new request. Returns the owner and the request.
-    fn new_request(&mut self, session: &mut Session, at: f64) -> Option<(u32, u32)> {
-        let index = self.index;
-        if session.new_request.is_none() && self.rng.random::<f64>() < index.new_request_fraction {
-            let first = (at as usize).saturating_sub(N_NEW_REQUEST_JOBS / 2);
-            let job = self.rng.random_range(first..(first + N_NEW_REQUEST_JOBS).min(index.n_jobs()));
-            let end_probability = 1.0 / index.new_request_length.max(1.0);
-            let n_left =
-                (self.rng.random::<f64>().max(1e-9).ln() / (1.0 - end_probability).max(1e-9).ln()) as u32;
-            let (owner, request) = (index.user_of_job[job], index.request_of_job[job]);
-            session.new_request = Some(NewRequest { owner, request, n_left });
-        }
-        let current = session.new_request?;
-        session.new_request = current.n_left.checked_sub(1).map(|n_left| NewRequest { n_left, ..current });
-        Some((current.owner, current.request))
-    }
-
-    /// Draws an interval from nearby jobs that came after a similar interval; for the first job of a session, at a similar
-    /// time of day.
-    fn interval(&mut self, user: u32, is_first: bool, at: f64) -> f64 {
-        let index = self.index;
-        let later = index.later_jobs_by_user.get(&user).filter(|later| !is_first && !later.is_empty());
-        let has_users = index.user_feature.is_some();
+        let jobs = if is_first { None } else { self.later_jobs.get_mut(&index.user_of_job[job as usize]) };
         let previous = self.previous_log_interval;
-        match later {
-            Some(later) => self.set_nearest(later, at, N_NEAREST_INTERVALS),
-            None => {
-                // Without users, most jobs are the first of a session. With the time of day as well, their intervals would
-                // be determined by those before them, and the sample would stay in bursts.
-                let most = if has_users { MAX_SESSION_STARTS } else { 2 * N_NEAREST_INTERVALS };
-                let n_starts = index.sessions_in_two_days.clamp(2 * N_NEAREST_INTERVALS, most);
-                self.set_nearest(&index.session_starts, at, n_starts);
-                let now = (self.time / DAY).fract();
-                self.keep_similar(2 * N_NEAREST_INTERVALS, |job| {
-                    let difference = (index.day_fraction_of_job[job as usize] - now).abs();
-                    difference.min(1.0 - difference)
-                });
-            }
-        }
-        let n_similar = if has_users { N_SIMILAR_INTERVALS } else { N_SIMILAR_INTERVALS_WITHOUT_USERS };
-        self.keep_similar(n_similar, |job| (index.previous_log_interval[job as usize] - previous).abs());
-        let similar = self.candidates[self.rng.random_range(0..self.candidates.len())];
-        let interval = index.jobs().intervals()[similar as usize];
+        let intervals = index.jobs().intervals();
+        let seconds_ahead = self.seconds_ahead - intervals[self.order[self.n_sampled] as usize];
+        let rng = &mut self.rng;
+        let source = jobs.unwrap_or(&mut self.starts).take(|available| {
+            let difference = |at: &usize| (index.previous_log_interval[available[*at] as usize] - previous).abs();
+            let mut order: Vec<usize> = (0..available.len()).collect();
+            order.shuffle(rng);
+            order.sort_by(|a, b| difference(a).total_cmp(&difference(b)));
+            order.truncate(en("SI",3.0) as usize);
+            let off = |at: &usize| (seconds_ahead + intervals[available[*at] as usize]).abs();
+            order.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or_default()
+        });
+        let interval = intervals[source as usize];
+        self.seconds_ahead = seconds_ahead + interval;
         let is_exact = interval <= 0.0 || index.frequent_intervals.contains(&interval.to_bits());
-        let perturbed = if is_exact { interval } else { interval * (INTERVAL_STD_DEV * self.normal()).exp() };
+        let std_dev = en("IS",0.35).min(MAX_INTERVAL_STD_DEV_SECONDS / interval.max(1.0));
+        let perturbed = if is_exact { interval } else { interval * (std_dev * (self.normal())).exp() };
+        // Long intervals make up for what others gained or lost, so that the clock of the sample stays with the training trace.
+        let most = if perturbed >= MIN_ABSORBING_SECONDS { MAX_ABSORBED_FRACTION * perturbed } else { 0.0 };
+        let perturbed = perturbed - if is_exact { 0.0 } else { self.gained.clamp(-most, most) };
         let perturbed = index.jobs().specs()[0].round(perturbed);
+        self.gained += perturbed - interval;
         self.previous_log_interval = perturbed.max(0.0).ln_1p();
-        self.time += perturbed;
         perturbed
     }
 
-    /// Draws the run time and other measurements from nearby jobs with the same outcome and a similar previous run time.
-    fn measurements(&mut self, outcome: Outcome, session: &Session, at: f64, columns: &mut [Vec<f64>]) {
+    /// The request and the status of a job, and its measurements, perturbed.
+    fn request_and_outcome(&mut self, job: u32, shift: f64, columns: &mut [Vec<f64>]) {
         let index = self.index;
         let jobs = index.jobs();
-        let Outcome { owner, request, status } = outcome;
-        let group = &index.jobs_by_outcome[&(owner, request, status)];
-        let last = self.last_log_run_time.get(&(session.user, request)).copied();
-        let last = last.unwrap_or_else(|| {
-            index.previous_log_run_time[group[self.rng.random_range(0..group.len())] as usize]
-        });
-        self.set_nearest(group, at, N_NEAREST_RUNS);
-        self.keep_similar(N_SIMILAR_RUNS, |job| (index.previous_log_run_time[job as usize] - last).abs());
-        let candidates = std::mem::take(&mut self.candidates);
-        let chosen = self.rng.random_range(0..candidates.len());
-        let limit = index.requested_time_feature.map(|at| jobs.value(at, candidates[chosen] as usize));
+        let copied = index.requested_features.iter().chain(&index.status_feature).chain(&index.user_feature);
+        for feature in copied {
+            columns[*feature].push(jobs.value(*feature, job as usize));
+        }
+        let group = nearest(index.jobs_like(job), f64::from(job), N_NEAREST_RUNS);
+        let chosen = group.iter().position(|other| *other == job).unwrap_or_default();
+        let limit = index.requested_time_feature.map(|at| jobs.value(at, job as usize));
         let values_of = |feature: usize| -> Vec<f64> {
-            candidates.iter().map(|job| jobs.value(feature, *job as usize)).collect()
+            group.iter().map(|job| jobs.value(feature, *job as usize)).collect()
         };
         let mut stretch = 1.0;
         if let Some(feature) = index.run_time_feature {
             let similar = values_of(feature);
             let value = match limit.filter(|limit| *limit > 0.0) {
-                Some(limit) => self.perturbed_within(&similar, chosen, limit, session.shift),
-                None => self.perturbed(&similar, chosen, session.shift),
+                Some(limit) => self.perturbed_within(&similar, chosen, limit, shift),
+                None => self.perturbed(&similar, chosen, shift),
             };
             let value = jobs.specs()[feature].round(value);
             stretch = if similar[chosen] > 0.0 { value / similar[chosen] } else { 1.0 };
-            self.last_log_run_time.insert((session.user, request), value.max(0.0).ln_1p());
             columns[feature].push(value);
         }
         for feature in &index.measured_features {
@@ -301,7 +223,6 @@ impl<'a> Pass<'a> {
             };
             columns[*feature].push(jobs.specs()[*feature].round(value));
         }
-        self.candidates = candidates;
     }
 
     /// A run time near the chosen one, on the same side of the limit.
@@ -331,7 +252,7 @@ impl<'a> Pass<'a> {
         }
         let std_dev = log_std_dev(similar)
             .map_or(ISOLATED_STD_DEV, |std_dev| std_dev.clamp(MIN_GROUP_STD_DEV, MAX_GROUP_STD_DEV));
-        let std_dev = std_dev * PERTURBATION;
+        let std_dev = std_dev * en("PE",0.5);
         let is_up = self.rng.random::<bool>();
         let others = similar
             .iter()
@@ -349,29 +270,6 @@ impl<'a> Pass<'a> {
             None => ISOLATED_STD_DEV * self.normal(),
         };
         value * (step + shift * std_dev).exp()
-    }
-
-    /// One of the nearest members of a group.
-    fn pick(&mut self, group: &[u32], at: f64, n_nearest: usize) -> u32 {
-        let nearest = nearest(group, at, n_nearest);
-        nearest[self.rng.random_range(0..nearest.len())]
-    }
-
-    /// Makes the nearest members of a group the candidates.
-    fn set_nearest(&mut self, group: &[u32], at: f64, n_nearest: usize) {
-        self.candidates.clear();
-        self.candidates.extend_from_slice(nearest(group, at, n_nearest));
-    }
-
-    /// Keeps the candidates with the smallest difference.
-    fn keep_similar(&mut self, n_kept: usize, difference: impl Fn(u32) -> f64) {
-        if self.candidates.len() > n_kept {
-            self.candidates.select_nth_unstable_by(n_kept - 1, |a, b| {
-                difference(*a).total_cmp(&difference(*b)).then(a.cmp(b))
-            });
-            self.candidates.truncate(n_kept);
-            self.candidates.sort_unstable();
-        }
     }
 }
 
