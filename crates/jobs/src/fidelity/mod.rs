@@ -7,6 +7,7 @@ pub mod columns;
 mod copies;
 pub mod curves;
 mod load;
+pub(crate) mod near;
 pub mod report;
 mod sequence;
 

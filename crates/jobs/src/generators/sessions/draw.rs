@@ -1,6 +1,7 @@
 //! Sampling of a trace, session by session.
 
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
 
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -10,6 +11,7 @@ use rayon::prelude::*;
 use workload::{Stop, Stopped};
 
 use super::index::TraceIndex;
+use crate::fidelity::near::CopiedPart;
 use super::shuffle::Shuffle;
 
 /// A session is taken from this many, of which the first ones are next in the training trace.
@@ -83,6 +85,10 @@ struct Pass<'a> {
     /// Seconds by which perturbed intervals are longer than the original ones.
     seconds_ahead: f64,
     gained: f64,
+    n_near: u32,
+    time: f64,
+    demand: f64,
+    running: BinaryHeap<Reverse<(u64, u64)>>,
 }
 
 impl<'a> Pass<'a> {
@@ -110,6 +116,8 @@ impl<'a> Pass<'a> {
             previous_log_interval: index.previous_log_interval.first().copied().unwrap_or_default(),
             seconds_ahead: 0.0,
             gained: 0.0,
+            n_near: 0,
+            time: 0.0, demand: 0.0, running: BinaryHeap::new(),
         }
     }
 
@@ -119,8 +127,10 @@ impl<'a> Pass<'a> {
             let (start, length) = self.session();
             let shift = self.normal();
             for job in start..(start + length).min(start + (self.n_jobs - self.n_sampled) as u32) {
-                columns[0].push(self.interval(job, job == start));
-                self.request_and_outcome(job, shift, columns);
+                let interval = self.interval(job, job == start);
+                self.request_and_outcome(job, interval, shift, columns);
+                let delay = self.delay(interval, columns);
+                columns[0].push(interval + delay);
                 self.n_sampled += 1;
             }
         }
@@ -165,6 +175,7 @@ impl<'a> Pass<'a> {
         let previous = self.previous_log_interval;
         let intervals = index.jobs().intervals();
         let seconds_ahead = self.seconds_ahead - intervals[self.order[self.n_sampled] as usize];
+        let gained = self.gained;
         let rng = &mut self.rng;
         let source = jobs.unwrap_or(&mut self.starts).take(|available| {
             let difference = |at: &usize| (index.previous_log_interval[available[*at] as usize] - previous).abs();
@@ -172,7 +183,7 @@ impl<'a> Pass<'a> {
             order.shuffle(rng);
             order.sort_by(|a, b| difference(a).total_cmp(&difference(b)));
             order.truncate(en("SI",3.0) as usize);
-            let off = |at: &usize| (seconds_ahead + intervals[available[*at] as usize]).abs();
+            let off = |at: &usize| (seconds_ahead + gained + intervals[available[*at] as usize]).abs();
             order.into_iter().min_by(|a, b| off(a).total_cmp(&off(b))).unwrap_or_default()
         });
         let interval = intervals[source as usize];
@@ -181,7 +192,7 @@ impl<'a> Pass<'a> {
         let std_dev = en("IS",0.35).min(MAX_INTERVAL_STD_DEV_SECONDS / interval.max(1.0));
         let perturbed = if is_exact { interval } else { interval * (std_dev * (self.normal())).exp() };
         // Long intervals make up for what others gained or lost, so that the clock of the sample stays with the training trace.
-        let most = if perturbed >= MIN_ABSORBING_SECONDS { MAX_ABSORBED_FRACTION * perturbed } else { 0.0 };
+        let most = if perturbed >= MIN_ABSORBING_SECONDS { en("AB",0.2) * perturbed } else { 0.0 };
         let perturbed = perturbed - if is_exact { 0.0 } else { self.gained.clamp(-most, most) };
         let perturbed = index.jobs().specs()[0].round(perturbed);
         self.gained += perturbed - interval;
@@ -189,8 +200,29 @@ impl<'a> Pass<'a> {
         perturbed
     }
 
+    /// Seconds until a job can be submitted without more nodes in demand than in the training trace.
+    fn delay(&mut self, interval: f64, columns: &[Vec<f64>]) -> f64 {
+        let last = |feature: Option<usize>| feature.and_then(|feature| columns[feature].last().copied());
+        let n_nodes = last(self.index.size_feature).unwrap_or(1.0).max(1.0);
+        let run = last(self.index.run_time_feature).unwrap_or(0.0).max(0.0);
+        let planned = self.time + interval;
+        let mut time = planned;
+        while let Some(Reverse((end, nodes))) = self.running.peek().map(|e| Reverse((f64::from_bits(e.0.0), f64::from_bits(e.0.1)))) {
+            if end > time && self.demand + n_nodes <= self.index.peak_demand { break; }
+            time = time.max(end);
+            self.demand -= nodes;
+            self.running.pop();
+        }
+        let delay = self.index.jobs().specs()[0].round(time - planned);
+        self.time = planned + delay;
+        self.gained += delay;
+        self.running.push(Reverse(((self.time + run).to_bits(), n_nodes.to_bits())));
+        self.demand += n_nodes;
+        delay
+    }
+
     /// The request and the status of a job, and its measurements, perturbed.
-    fn request_and_outcome(&mut self, job: u32, shift: f64, columns: &mut [Vec<f64>]) {
+    fn request_and_outcome(&mut self, job: u32, interval: f64, shift: f64, columns: &mut [Vec<f64>]) {
         let index = self.index;
         let jobs = index.jobs();
         let copied = index.requested_features.iter().chain(&index.status_feature).chain(&index.user_feature);
@@ -206,11 +238,22 @@ impl<'a> Pass<'a> {
         let mut stretch = 1.0;
         if let Some(feature) = index.run_time_feature {
             let similar = values_of(feature);
-            let value = match limit.filter(|limit| *limit > 0.0) {
-                Some(limit) => self.perturbed_within(&similar, chosen, limit, shift),
-                None => self.perturbed(&similar, chosen, shift),
-            };
-            let value = jobs.specs()[feature].round(value);
+            let of = |feature: Option<usize>| feature.map_or(0.0, |feature| jobs.value(feature, job as usize));
+            let (user, size) = (of(jobs.position(crate::schema::Role::User)), of(index.size_feature));
+            let mut value = 0.0;
+            let most = index.max_near_fraction * (self.n_sampled + 1) as f64;
+            for attempt in 0..(en("AT", 8.0) as i32) {
+                let spread = 1.5f64.powi(attempt);
+                value = match limit.filter(|limit| *limit > 0.0) {
+                    Some(limit) => self.perturbed_within(&similar, chosen, limit, shift, spread),
+                    None => self.perturbed(&similar, chosen, shift, spread),
+                };
+                value = jobs.specs()[feature].round(value);
+                let is_near = index.originals.have_near(CopiedPart::new(user, size, interval, value));
+                if !is_near { break }
+                if f64::from(self.n_near + 1) <= most { self.n_near += 1; break; }
+                if attempt == en("AT", 8.0) as i32 - 1 { self.n_near += 1; }
+            }
             stretch = if similar[chosen] > 0.0 { value / similar[chosen] } else { 1.0 };
             columns[feature].push(value);
         }
@@ -219,14 +262,14 @@ impl<'a> Pass<'a> {
             let value = if index.scaling_features.contains(feature) {
                 similar[chosen] * stretch
             } else {
-                self.perturbed(&similar, chosen, 0.0)
+                self.perturbed(&similar, chosen, 0.0, 1.0)
             };
             columns[*feature].push(jobs.specs()[*feature].round(value));
         }
     }
 
     /// A run time near the chosen one, on the same side of the limit.
-    fn perturbed_within(&mut self, similar: &[f64], chosen: usize, limit: f64, shift: f64) -> f64 {
+    fn perturbed_within(&mut self, similar: &[f64], chosen: usize, limit: f64, shift: f64, spread: f64) -> f64 {
         let value = similar[chosen];
         if value.is_nan() {
             return value;
@@ -237,22 +280,22 @@ impl<'a> Pass<'a> {
         let chosen = similar[..chosen].iter().filter(is_same_side).count();
         if is_over {
             let excess: Vec<f64> = same_side.iter().map(|value| value - limit).collect();
-            return limit + self.perturbed(&excess, chosen, 0.0);
+            return limit + self.perturbed(&excess, chosen, 0.0, spread);
         }
         let shift = if value < 0.9 * limit { shift } else { 0.0 };
-        let perturbed = self.perturbed(&same_side, chosen, shift);
+        let perturbed = self.perturbed(&same_side, chosen, shift, spread);
         if perturbed > limit { value * value / perturbed } else { perturbed }
     }
 
     /// A value between the chosen one and its neighbour, plus noise; if it has no neighbour, the value plus noise.
-    fn perturbed(&mut self, similar: &[f64], chosen: usize, shift: f64) -> f64 {
+    fn perturbed(&mut self, similar: &[f64], chosen: usize, shift: f64, spread: f64) -> f64 {
         let value = similar[chosen];
         if value.is_nan() || value <= 0.0 {
             return value;
         }
         let std_dev = log_std_dev(similar)
             .map_or(ISOLATED_STD_DEV, |std_dev| std_dev.clamp(MIN_GROUP_STD_DEV, MAX_GROUP_STD_DEV));
-        let std_dev = std_dev * en("PE",0.5);
+        let std_dev = std_dev * en("PE",0.5) * spread;
         let is_up = self.rng.random::<bool>();
         let others = similar
             .iter()
@@ -267,7 +310,7 @@ impl<'a> Pass<'a> {
         let step = match neighbour.map(|other| (other / value).ln()).filter(|step| step.abs() < MAX_LOG_STEP)
         {
             Some(step) => self.rng.random::<f64>() * step + 0.5 * std_dev * self.normal(),
-            None => ISOLATED_STD_DEV * self.normal(),
+            None => ISOLATED_STD_DEV * spread * self.normal(),
         };
         value * (step + shift * std_dev).exp()
     }

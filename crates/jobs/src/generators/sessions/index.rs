@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::features::{FeatureKind, FeatureTable};
 use crate::fidelity::columns::rank_correlation;
+use crate::fidelity::near::{CopiedPart, Originals};
 use crate::schema::Role;
 
 /// An interval shared by more than this many jobs, and by more than this fraction of them, is not perturbed.
@@ -44,6 +45,10 @@ pub(super) struct TraceIndex {
     pub(super) session_users: Vec<u32>,
     pub(super) session_work: Vec<f64>,
     pub(super) work_of_job: Vec<f64>,
+    pub(super) size_feature: Option<usize>,
+    pub(super) peak_demand: f64,
+    pub(super) originals: Originals,
+    pub(super) max_near_fraction: f64,
     /// Jobs in each session.
     pub(super) session_lengths: Vec<u32>,
     /// Jobs by user, request and status.
@@ -113,6 +118,14 @@ impl TraceIndex {
             user_feature,
             run_time_feature,
             requested_time_feature: jobs.position(Role::RequestedTime),
+            max_near_fraction: {
+                let parts = CopiedPart::all(&jobs);
+                let (first, second) = parts.split_at(n_jobs / 2);
+                Originals::new(first).fraction_near(second) + std::env::var("NM").ok().and_then(|v| v.parse().ok()).unwrap_or(0.03)
+            },
+            originals: Originals::new(&CopiedPart::all(&jobs)),
+            size_feature: jobs.position(Role::Nodes).or_else(|| jobs.position(Role::Cores)),
+            peak_demand: peak_demand(&arrivals, run_time_feature.map(|f| jobs.column(f)), sizes),
             session_work: session_starts.iter().zip(&session_lengths).map(|(a, l): (&u32, &u32)| work_of_job[*a as usize..(*a + *l) as usize].iter().sum()).collect(),
             work_of_job,
             session_starts,
@@ -203,6 +216,31 @@ fn numbered_requests(jobs: &FeatureTable, requested_features: &[usize]) -> Vec<u
         *number_of.entry(values.collect()).or_insert(next)
     };
     (0..jobs.n_jobs()).map(request).collect()
+}
+
+/// The number of nodes in demand, if no job waited, that is exceeded only for a small fraction of the time.
+fn peak_demand(arrivals: &[f64], run_times: Option<&[f64]>, sizes: Option<&[f64]>) -> f64 {
+    let Some(run_times) = run_times else { return f64::INFINITY };
+    let mut changes: Vec<(f64, f64)> = Vec::new();
+    for (job, arrival) in arrivals.iter().enumerate() {
+        let size = sizes.map_or(1.0, |sizes| sizes[job].max(1.0));
+        changes.push((*arrival, size));
+        changes.push((arrival + run_times[job].max(0.0), -size));
+    }
+    changes.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let (mut demand, mut levels) = (0.0, Vec::new());
+    for pair in changes.windows(2) {
+        demand += pair[0].1;
+        levels.push((demand, pair[1].0 - pair[0].0));
+    }
+    levels.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let total: f64 = levels.iter().map(|level| level.1).sum();
+    let mut passed = 0.0;
+    for (level, seconds) in levels {
+        passed += seconds;
+        if passed >= total * std::env::var("DQ").ok().and_then(|v| v.parse().ok()).unwrap_or(0.999) { return level; }
+    }
+    f64::INFINITY
 }
 
 /// Whether a feature is part of what users request, and not measured.
