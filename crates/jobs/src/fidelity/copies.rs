@@ -49,9 +49,8 @@ fn fraction(n_found: usize, n_all: usize) -> f64 {
 
 fn triple_fraction(real: &FeatureTable, synthetic: &FeatureTable) -> f64 {
     let rows = |jobs: &FeatureTable| -> Vec<(UserAndSize, i64, i64)> {
-        let seconds = |job: &CopiedPart| {
-            (job.user_and_size, job.interval.round() as i64, job.run_time.round() as i64)
-        };
+        let seconds =
+            |job: &CopiedPart| (job.user_and_size, job.interval.round() as i64, job.run_time.round() as i64);
         CopiedPart::all(jobs).iter().map(seconds).collect()
     };
     let (real, synthetic) = (rows(real), rows(synthetic));

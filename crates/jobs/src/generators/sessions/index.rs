@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::demand::peak_of;
 use crate::features::{FeatureKind, FeatureTable};
 use crate::fidelity::columns::rank_correlation;
 use crate::fidelity::near::{CopiedPart, Originals};
@@ -20,6 +21,9 @@ const MAX_USER_FRACTION: f64 = 0.9;
 const PAUSE: f64 = 1_800.0;
 const DAY: f64 = 86_400.0;
 
+/// Near copies may be more frequent than in the second half of the training trace, compared with the first, by this fraction.
+const MORE_NEAR_COPIES: f64 = 0.03;
+
 /// Positions of jobs or sessions in the trace, ascending.
 pub(super) type Positions = Vec<u32>;
 
@@ -28,8 +32,8 @@ pub(super) type Positions = Vec<u32>;
 pub(super) struct TraceIndex {
     jobs: FeatureTable,
     pub(super) user_of_job: Vec<u32>,
-    pub(super) request_of_job: Vec<u32>,
-    pub(super) status_of_job: Vec<u32>,
+    request_of_job: Vec<u32>,
+    status_of_job: Vec<u32>,
     /// Features that make up a request.
     pub(super) requested_features: Vec<usize>,
     /// Features that are measured, apart from the run time.
@@ -40,25 +44,28 @@ pub(super) struct TraceIndex {
     pub(super) user_feature: Option<usize>,
     pub(super) run_time_feature: Option<usize>,
     pub(super) requested_time_feature: Option<usize>,
+    /// Nodes, or cores where a trace has no nodes.
+    size_feature: Option<usize>,
     /// The first job of each session.
     pub(super) session_starts: Positions,
     pub(super) session_users: Vec<u32>,
-    pub(super) session_work: Vec<f64>,
-    pub(super) work_of_job: Vec<f64>,
-    pub(super) size_feature: Option<usize>,
-    pub(super) peak_demand: f64,
-    pub(super) originals: Originals,
-    pub(super) max_near_fraction: f64,
     /// Jobs in each session.
-    pub(super) session_lengths: Vec<u32>,
+    session_lengths: Vec<u32>,
     /// Jobs by user, request and status.
-    pub(super) jobs_by_outcome: HashMap<(u32, u32, u32), Positions>,
+    jobs_by_outcome: HashMap<(u32, u32, u32), Positions>,
     /// Seconds after the first submission.
-    pub(super) arrivals: Vec<f64>,
+    arrivals: Vec<f64>,
     /// The logarithm of the interval of the previous job.
     pub(super) previous_log_interval: Vec<f64>,
     /// Bits of intervals that many jobs share.
     pub(super) frequent_intervals: HashSet<u64>,
+    /// The nodes that are rarely in demand at once.
+    pub(super) peak_demand: f64,
+    /// To recognise near copies of jobs.
+    pub(super) originals: Originals,
+    copied: Vec<CopiedPart>,
+    /// The fraction of sampled jobs that may be near copies.
+    pub(super) max_near_fraction: f64,
 }
 
 impl TraceIndex {
@@ -101,12 +108,9 @@ impl TraceIndex {
         };
         let scaling_features = measured_features.iter().copied().filter(scales).collect();
         let arrivals = jobs.arrivals();
-        let sizes = jobs.with_role(Role::Nodes).or_else(|| jobs.with_role(Role::Cores));
-        let work = |job: usize| {
-            let seconds = run_time_feature.map_or(0.0, |feature| jobs.value(feature, job).max(0.0));
-            seconds * sizes.map_or(1.0, |sizes| sizes[job].max(1.0))
-        };
-        let work_of_job: Vec<f64> = (0..n_jobs).map(work).collect();
+        let copied = CopiedPart::all(&jobs);
+        let (first, second) = copied.split_at(n_jobs / 2);
+        let max_near_fraction = Originals::new(first).fraction_near(second) + MORE_NEAR_COPIES;
         let mut index = Self {
             user_of_job,
             request_of_job,
@@ -118,16 +122,11 @@ impl TraceIndex {
             user_feature,
             run_time_feature,
             requested_time_feature: jobs.position(Role::RequestedTime),
-            max_near_fraction: {
-                let parts = CopiedPart::all(&jobs);
-                let (first, second) = parts.split_at(n_jobs / 2);
-                Originals::new(first).fraction_near(second) + std::env::var("NM").ok().and_then(|v| v.parse().ok()).unwrap_or(0.03)
-            },
-            originals: Originals::new(&CopiedPart::all(&jobs)),
             size_feature: jobs.position(Role::Nodes).or_else(|| jobs.position(Role::Cores)),
-            peak_demand: peak_demand(&arrivals, run_time_feature.map(|f| jobs.column(f)), sizes),
-            session_work: session_starts.iter().zip(&session_lengths).map(|(a, l): (&u32, &u32)| work_of_job[*a as usize..(*a + *l) as usize].iter().sum()).collect(),
-            work_of_job,
+            originals: Originals::new(&copied),
+            copied,
+            max_near_fraction,
+            peak_demand: f64::INFINITY,
             session_starts,
             session_users,
             session_lengths,
@@ -137,11 +136,29 @@ impl TraceIndex {
             arrivals,
             jobs,
         };
+        let run =
+            |job: usize| (index.arrivals[job], index.run_seconds(job as u32), index.n_nodes(job as u32));
+        index.peak_demand = peak_of((0..n_jobs).map(run));
         for job in 0..n_jobs {
             let outcome = (index.user_of_job[job], index.request_of_job[job], index.status_of_job[job]);
             index.jobs_by_outcome.entry(outcome).or_default().push(job as u32);
         }
         index
+    }
+
+    /// The run time of a job, 0 if it is unknown.
+    pub fn run_seconds(&self, job: u32) -> f64 {
+        self.run_time_feature.map_or(0.0, |feature| self.jobs.value(feature, job as usize)).max(0.0)
+    }
+
+    /// At least 1.
+    pub fn n_nodes(&self, job: u32) -> f64 {
+        self.size_feature.map_or(1.0, |feature| self.jobs.value(feature, job as usize)).max(1.0)
+    }
+
+    /// What decides whether a job is a near copy, with another interval and run time.
+    pub fn copied_part(&self, job: u32, interval: f64, run_time: f64) -> CopiedPart {
+        CopiedPart { interval, run_time, ..self.copied[job as usize] }
     }
 
     /// The first job and the length of a session.
@@ -155,37 +172,44 @@ impl TraceIndex {
         &self.jobs_by_outcome[&(self.user_of_job[job], self.request_of_job[job], self.status_of_job[job])]
     }
 
-    /// Sessions with at least `n_jobs` jobs in total, of whole days: about as many days of every part of the trace.
-    pub fn sessions_of(&self, n_jobs: usize) -> Positions {
-        let mut days: Vec<(Positions, usize)> = Vec::new();
-        let mut last_day = None;
-        for (session, start) in self.session_starts.iter().enumerate() {
-            let day = (self.arrivals[*start as usize] / DAY) as u64;
-            if last_day != Some(day) {
-                days.push((Positions::new(), 0));
-                last_day = Some(day);
-            }
-            if let Some((sessions, length)) = days.last_mut() {
-                sessions.push(session as u32);
-                *length += self.session_lengths[session] as usize;
-            }
-        }
+    /// Sessions with at least `n_jobs` jobs in total, for fewer jobs than the trace has: those of some whole days, taken
+    /// evenly from all parts of the trace.
+    pub fn sessions_for(&self, n_jobs: usize) -> Positions {
+        let days = self.days();
         let fraction = n_jobs as f64 / self.n_jobs() as f64;
         let (mut n_passed, mut n_kept) = (0, 0);
         let mut is_kept = Vec::with_capacity(days.len());
-        for (_, length) in &days {
-            n_passed += length;
-            is_kept.push(n_kept as f64 + *length as f64 / 2.0 <= fraction * n_passed as f64);
-            n_kept += if is_kept.last() == Some(&true) { *length } else { 0 };
+        for day in &days {
+            n_passed += day.n_jobs;
+            let keep = n_kept as f64 + day.n_jobs as f64 / 2.0 <= fraction * n_passed as f64;
+            n_kept += if keep { day.n_jobs } else { 0 };
+            is_kept.push(keep);
         }
-        for (day, is_kept) in is_kept.iter_mut().enumerate().rev() {
+        for (day, is_kept) in days.iter().zip(&mut is_kept).rev() {
             if n_kept < n_jobs && !*is_kept {
                 *is_kept = true;
-                n_kept += days[day].1;
+                n_kept += day.n_jobs;
             }
         }
         let kept = days.into_iter().zip(is_kept).filter(|(_, is_kept)| *is_kept);
-        kept.flat_map(|((sessions, _), _)| sessions).collect()
+        kept.flat_map(|(day, _)| day.sessions).collect()
+    }
+
+    /// The sessions that start on each day on which one starts.
+    fn days(&self) -> Vec<Day> {
+        let mut days: Vec<Day> = Vec::new();
+        for session in 0..self.session_starts.len() as u32 {
+            let (start, length) = self.session(session);
+            let number = (self.arrivals[start as usize] / DAY) as u64;
+            if days.last().is_none_or(|last| last.number != number) {
+                days.push(Day { number, sessions: Positions::new(), n_jobs: 0 });
+            }
+            if let Some(day) = days.last_mut() {
+                day.sessions.push(session);
+                day.n_jobs += length as usize;
+            }
+        }
+        days
     }
 
     pub fn jobs(&self) -> &FeatureTable {
@@ -195,6 +219,14 @@ impl TraceIndex {
     pub fn n_jobs(&self) -> usize {
         self.jobs.n_jobs()
     }
+}
+
+/// The sessions that start on one day.
+struct Day {
+    /// Days since the first job.
+    number: u64,
+    sessions: Positions,
+    n_jobs: usize,
 }
 
 /// Whether a column of users says who submitted a job: not if it has the same value in nearly all jobs.
@@ -216,31 +248,6 @@ fn numbered_requests(jobs: &FeatureTable, requested_features: &[usize]) -> Vec<u
         *number_of.entry(values.collect()).or_insert(next)
     };
     (0..jobs.n_jobs()).map(request).collect()
-}
-
-/// The number of nodes in demand, if no job waited, that is exceeded only for a small fraction of the time.
-fn peak_demand(arrivals: &[f64], run_times: Option<&[f64]>, sizes: Option<&[f64]>) -> f64 {
-    let Some(run_times) = run_times else { return f64::INFINITY };
-    let mut changes: Vec<(f64, f64)> = Vec::new();
-    for (job, arrival) in arrivals.iter().enumerate() {
-        let size = sizes.map_or(1.0, |sizes| sizes[job].max(1.0));
-        changes.push((*arrival, size));
-        changes.push((arrival + run_times[job].max(0.0), -size));
-    }
-    changes.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let (mut demand, mut levels) = (0.0, Vec::new());
-    for pair in changes.windows(2) {
-        demand += pair[0].1;
-        levels.push((demand, pair[1].0 - pair[0].0));
-    }
-    levels.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let total: f64 = levels.iter().map(|level| level.1).sum();
-    let mut passed = 0.0;
-    for (level, seconds) in levels {
-        passed += seconds;
-        if passed >= total * std::env::var("DQ").ok().and_then(|v| v.parse().ok()).unwrap_or(0.999) { return level; }
-    }
-    f64::INFINITY
 }
 
 /// Whether a feature is part of what users request, and not measured.
