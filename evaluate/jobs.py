@@ -2,7 +2,8 @@
 
 Writes docs/results/jobs.md. Run with `evaluate/run jobs` or `make evaluate`. Needs TRACEWISE_DATA. With --sessions, only the part on
 `sessions` is measured; the part on networks, which takes most of the time, stays as it is. With --without-users, users are removed
-from the traces, and docs/results/jobs-without-users.md is written.
+from the traces, and docs/results/jobs-without-users.md is written. With --scheduling, scheduler replays are measured, and
+docs/results/jobs-scheduling.md is written (see job_scheduling.py).
 """
 
 import csv
@@ -247,6 +248,10 @@ def main():
         sys.exit("jobs.py: TRACEWISE_DATA is not set")
     data = Path(data)
     work = Path(tempfile.mkdtemp())
+    if "--scheduling" in sys.argv:
+        import job_scheduling
+        job_scheduling.page(work, data)
+        return
     if "--without-users" in sys.argv:
         page_without_users(work, data)
         return

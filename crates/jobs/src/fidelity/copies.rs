@@ -8,7 +8,6 @@ use workload::{Stop, Stopped};
 
 use super::near::{CopiedPart, Originals, UserAndSize};
 use crate::features::{FeatureKind, FeatureTable};
-use crate::schema::Role;
 
 /// Consecutive jobs that are looked for in the real trace.
 const N_CONSECUTIVE: usize = 3;
@@ -142,6 +141,7 @@ mod tests {
     use super::*;
     use crate::features::FeatureSpec;
     use crate::format::Format;
+    use crate::schema::Role;
 
     fn jobs(intervals: &[f64], runs: &[f64]) -> FeatureTable {
         let number = || FeatureKind::Number { format: Format::Plain { decimals: 2 } };
