@@ -51,10 +51,10 @@ impl Originals {
         for job in jobs {
             groups.entry(job.user_and_size).or_default().push((job.interval, job.run_time));
         }
-        for group in groups.values_mut() {
+        groups.values_mut().for_each(|group| {
             group.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
             group.dedup();
-        }
+        });
         Self { groups }
     }
 
