@@ -2,7 +2,8 @@
 
 Writes docs/results/jobs.md. Run with `evaluate/run jobs` or `make evaluate`. Needs TRACEWISE_DATA. With --sessions, only the part on
 `sessions` is measured; the part on networks, which takes most of the time, stays as it is. With --without-users, users are removed
-from the traces, and docs/results/jobs-without-users.md is written.
+from the traces, and docs/results/jobs-without-users.md is written. With --scheduling, scheduler replays are measured, and
+docs/results/jobs-scheduling.md is written (see job_scheduling.py); names of traces after it limit it to these.
 """
 
 import csv
@@ -48,6 +49,8 @@ def lines_of(path):
     """Splits a file into its comments and header, and its jobs, one per line."""
     if path.suffix == ".gz":
         text = gzip.open(path, "rt").read()
+    elif path.suffix != ".zst":
+        text = path.read_text()
     else:
         text = subprocess.run(["zstd", "-dc", path], check=True, stdout=subprocess.PIPE, text=True).stdout
     lines = text.splitlines()
@@ -248,6 +251,10 @@ def main():
         sys.exit("jobs.py: TRACEWISE_DATA is not set")
     data = Path(data)
     work = Path(tempfile.mkdtemp())
+    if "--scheduling" in sys.argv:
+        import job_scheduling
+        job_scheduling.page(work, data, sys.argv[sys.argv.index("--scheduling") + 1:])
+        return
     if "--without-users" in sys.argv:
         page_without_users(work, data)
         return

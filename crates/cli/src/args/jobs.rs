@@ -198,7 +198,8 @@ pub struct CompareTracesArgs {
 #[command(
     name = "replay",
     after_help = "Examples:\n  tracewise jobs replay --input CTC-SP2.swf.gz --preset swf\n  \
-    tracewise jobs replay --input synthetic.swf --preset swf --policy easy,fcfs --nodes 430"
+    tracewise jobs replay --input synthetic.swf --preset swf --policy easy,fcfs --nodes 430\n  \
+    tracewise jobs replay --input synthetic.swf --preset swf --scale 0.8x,1x,1.2x"
 )]
 pub struct ReplayTraceArgs {
     /// Trace: plain, .gz or .zst
@@ -212,6 +213,9 @@ pub struct ReplayTraceArgs {
     /// Policies to compare [default: all]
     #[arg(long, value_delimiter = ',', value_parser = policy_parser())]
     pub policy: Vec<String>,
+    /// Load factors to compare: 1.2x submits the same jobs 1.2 times as fast to the same machine
+    #[arg(long, value_name = "1x", value_delimiter = ',', value_parser = parse_scale, default_value = "1x")]
+    pub scale: Vec<f64>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

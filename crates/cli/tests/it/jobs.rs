@@ -77,6 +77,13 @@ fn a_generator_is_trained_sampled_compared_and_replayed() {
     let outcome = json_of(replay.arg(&real));
     let waits = |at: usize| outcome["policies"][at]["outcome"]["mean_wait_seconds"].as_f64().unwrap();
     assert!(waits(1) <= waits(0), "backfilling helps: {outcome}");
+    let mut replay = tracewise();
+    replay.args(["jobs", "replay", "--preset", "dirlab", "--policy", "fair-share", "--scale", "0.5x,1x"]);
+    let outcome = json_of(replay.args(["--json", "--input"]).arg(&real));
+    let [quiet, usual] = [0, 1].map(|at| outcome["policies"][at].clone());
+    assert_eq!((&quiet["scale"], &usual["scale"]), (&0.5.into(), &1.0.into()));
+    let wait = |one: &serde_json::Value| one["outcome"]["mean_wait_seconds"].as_f64().unwrap();
+    assert!(wait(&quiet) < wait(&usual), "{outcome}");
 }
 
 #[test]

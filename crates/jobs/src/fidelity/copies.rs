@@ -1,16 +1,14 @@
 //! Whether synthetic jobs are copies of real ones.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use rayon::prelude::*;
 use serde::Serialize;
 use workload::{Stop, Stopped};
 
+use super::near::{CopiedPart, Originals, UserAndSize};
 use crate::features::{FeatureKind, FeatureTable};
-use crate::schema::Role;
 
-/// The relative difference up to which two numbers count as nearly equal.
-const NEAR: f64 = 0.02;
 /// Consecutive jobs that are looked for in the real trace.
 const N_CONSECUTIVE: usize = 3;
 /// At most this many jobs are compared with all real ones.
@@ -36,7 +34,7 @@ impl Copies {
         let scale = Scale::of(real);
         Ok(Self {
             exact_fraction: exact_fraction(real, synthetic),
-            near_fraction: near_fraction(real, synthetic),
+            near_fraction: Originals::new(&CopiedPart::all(real)).fraction_near(&CopiedPart::all(synthetic)),
             triple_fraction: triple_fraction(real, synthetic),
             median_distance: scale.median_distance(real, synthetic, false, stop)?,
             median_distance_within_real: scale.median_distance(real, real, true, stop)?,
@@ -48,56 +46,11 @@ fn fraction(n_found: usize, n_all: usize) -> f64 {
     n_found as f64 / n_all.max(1) as f64
 }
 
-/// What copies have in common with the original: the bits of the user and of the size.
-type UserAndSize = (u64, u64);
-
-fn users_and_sizes(jobs: &FeatureTable) -> Vec<UserAndSize> {
-    let bits = |values: Option<&[f64]>, job: usize| values.map_or(0, |values| values[job].to_bits());
-    let users = jobs.with_role(Role::User);
-    let sizes = jobs.with_role(Role::Nodes).or_else(|| jobs.with_role(Role::Cores));
-    (0..jobs.n_jobs()).map(|job| (bits(users, job), bits(sizes, job))).collect()
-}
-
-/// Run times, or zeros where a trace has none.
-fn run_times(jobs: &FeatureTable) -> Vec<f64> {
-    jobs.with_role(Role::RunTime).map_or_else(|| vec![0.0; jobs.n_jobs()], <[f64]>::to_vec)
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Times {
-    interval: f64,
-    run_time: f64,
-}
-
-fn near_fraction(real: &FeatureTable, synthetic: &FeatureTable) -> f64 {
-    let times = |jobs: &FeatureTable| -> Vec<(UserAndSize, Times)> {
-        let times = jobs.intervals().iter().zip(run_times(jobs));
-        let times = times.map(|(interval, run_time)| Times { interval: *interval, run_time });
-        users_and_sizes(jobs).into_iter().zip(times).collect()
-    };
-    let mut groups: HashMap<UserAndSize, Vec<Times>> = HashMap::new();
-    for (key, times) in times(real) {
-        groups.entry(key).or_default().push(times);
-    }
-    groups.par_iter_mut().for_each(|(_, group)| group.sort_by(|a, b| a.interval.total_cmp(&b.interval)));
-    let is_near = |real: f64, other: f64| (real - other).abs() <= NEAR * real.abs();
-    let is_copy = |(key, made): &&(UserAndSize, Times)| {
-        let Some(group) = groups.get(key) else { return false };
-        let interval = made.interval;
-        let first = group.partition_point(|real| real.interval < interval / (1.0 + NEAR) - 1e-9);
-        let mut candidates =
-            group[first..].iter().take_while(|real| real.interval <= interval / (1.0 - NEAR) + 1e-9);
-        candidates.any(|real| is_near(real.interval, interval) && is_near(real.run_time, made.run_time))
-    };
-    let queries = times(synthetic);
-    fraction(queries.par_iter().filter(is_copy).count(), queries.len())
-}
-
 fn triple_fraction(real: &FeatureTable, synthetic: &FeatureTable) -> f64 {
     let rows = |jobs: &FeatureTable| -> Vec<(UserAndSize, i64, i64)> {
-        let times = jobs.intervals().iter().zip(run_times(jobs));
-        let rows = users_and_sizes(jobs).into_iter().zip(times);
-        rows.map(|(key, (interval, run))| (key, interval.round() as i64, run.round() as i64)).collect()
+        let seconds =
+            |job: &CopiedPart| (job.user_and_size, job.interval.round() as i64, job.run_time.round() as i64);
+        CopiedPart::all(jobs).iter().map(seconds).collect()
     };
     let (real, synthetic) = (rows(real), rows(synthetic));
     let known: HashSet<&[(UserAndSize, i64, i64)]> = real.windows(N_CONSECUTIVE).collect();
@@ -188,6 +141,7 @@ mod tests {
     use super::*;
     use crate::features::FeatureSpec;
     use crate::format::Format;
+    use crate::schema::Role;
 
     fn jobs(intervals: &[f64], runs: &[f64]) -> FeatureTable {
         let number = || FeatureKind::Number { format: Format::Plain { decimals: 2 } };

@@ -3,14 +3,13 @@
 
 use serde::Serialize;
 
+use super::load::{DAY_SECONDS, HOUR_SECONDS};
 use super::sequence::{autocorrelation, profile};
 use crate::features::FeatureTable;
 use crate::schema::Role;
 
 const MAX_POINTS: usize = 400;
 const MAX_LAG: usize = 100;
-const HOUR_SECONDS: f64 = 3_600.0;
-const DAY_SECONDS: f64 = 24.0 * HOUR_SECONDS;
 
 type Points = Vec<(f64, f64)>;
 

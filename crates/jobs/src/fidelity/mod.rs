@@ -6,6 +6,8 @@ mod classifier;
 pub mod columns;
 mod copies;
 pub mod curves;
+mod load;
+pub(crate) mod near;
 pub mod report;
 mod sequence;
 
@@ -20,6 +22,7 @@ use workload::{Stop, Stopped};
 pub use self::classifier::ClassifierFidelity;
 use self::columns::{ColumnFidelity, PairFidelity, columns, pairs};
 pub use self::copies::Copies;
+pub use self::load::{LoadFidelity, OfferedLoad};
 pub use self::sequence::{Autocorrelation, Figure, SequenceFidelity};
 use crate::error::{MismatchError, Result, TraceError};
 use crate::features::{FeatureKind, FeatureTable};
@@ -60,6 +63,7 @@ pub struct PolicyOutcome {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SchedulingFidelity {
     pub n_nodes: u64,
+    pub offered_load: OfferedLoad,
     pub policies: Vec<PolicyOutcome>,
     /// Whether policies that clearly differ in bounded slowdown on the real trace rank the same on the synthetic one.
     pub has_same_ranking: bool,
@@ -191,7 +195,8 @@ fn scheduling(
         });
     }
     let has_same_ranking = has_same_ranking(&policies);
-    Ok(Some(SchedulingFidelity { n_nodes: n_nodes.get(), policies, has_same_ranking }))
+    let offered_load = OfferedLoad::of(&real, &synthetic);
+    Ok(Some(SchedulingFidelity { n_nodes: n_nodes.get(), offered_load, policies, has_same_ranking }))
 }
 
 fn has_same_ranking(policies: &[PolicyOutcome]) -> bool {

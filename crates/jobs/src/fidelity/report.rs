@@ -6,9 +6,11 @@ use report::{Axis, Chart, HeatMaps, Mark, Page, ReportError, ReportFolder, Serie
 
 use super::columns::{Figures, PairFidelity};
 use super::curves::{Curve, Curves};
+use super::load::{DAY_SECONDS, offered_load};
 use super::sequence::Figure;
-use super::{Fidelity, Similarity};
+use super::{Fidelity, LoadFidelity, OfferedLoad, Similarity};
 use crate::features::FeatureTable;
+use crate::replay::ReplayTrace;
 
 /// Columns of a heat map.
 const MAX_HEAT_MAP_COLUMNS: usize = 10;
@@ -42,6 +44,10 @@ pub fn table(fidelity: &Fidelity) -> (Vec<&'static str>, Vec<Vec<String>>) {
     row("classifier on windows of 20 jobs (AUC)".into(), &|one| {
         one.classifier.window_auc.map_or(NOT_AVAILABLE.into(), |auc| format!("{auc:.3}"))
     });
+    for (name, figure) in load_rows(fidelity) {
+        let name = format!("offered load in nodes, {name}");
+        rows.push(vec![name, shown(Some(figure)), NOT_AVAILABLE.into(), NOT_AVAILABLE.into()]);
+    }
     (vec!["", ">SYNTHETIC", ">RANDOM HALVES", ">FIRST AND SECOND HALF"], rows)
 }
 
@@ -68,7 +74,11 @@ pub fn write(
     ));
     let (header, rows) = table(fidelity);
     page.table(&header, rows);
-    let charts = Charts { folder: &folder, curves: Curves::new(real, Some(synthetic)) };
+    let charts = Charts {
+        folder: &folder,
+        curves: Curves::new(real, Some(synthetic)),
+        load: daily_load(real, synthetic),
+    };
     charts.add_distributions(&mut page)?;
     page.heading("Pairs of columns");
     page.figure(folder.picture("pairs", correlations(fidelity).svg())?, "Rank correlations of numbers");
@@ -76,12 +86,14 @@ pub fn write(
     charts.add_sequence(&mut page)?;
     add_copies(fidelity, &mut page);
     add_scheduling(fidelity, &mut page);
+    charts.add_load(&mut page)?;
     folder.page("fidelity", &page, fidelity)
 }
 
 struct Charts<'a> {
     folder: &'a ReportFolder,
     curves: Curves,
+    load: Option<Curve>,
 }
 
 impl Charts<'_> {
@@ -118,6 +130,25 @@ impl Charts<'_> {
         }
         Ok(())
     }
+
+    fn add_load(&self, page: &mut Page) -> Result<(), ReportError> {
+        let Some(curve) = &self.load else { return Ok(()) };
+        let title = "Offered load by day";
+        let nodes = Axis::linear("nodes").including([0.0]);
+        let chart =
+            with(Chart::new(title, Axis::linear("days since the first job"), nodes), curve, Mark::Line);
+        page.figure(self.folder.chart(&curve.name, &chart)?, title);
+        Ok(())
+    }
+}
+
+/// The work of the jobs submitted on each day, if jobs have run times.
+fn daily_load(real: &FeatureTable, synthetic: &FeatureTable) -> Option<Curve> {
+    let points = |jobs: &FeatureTable| -> Option<Vec<(f64, f64)>> {
+        let loads = offered_load(&ReplayTrace::from_features(jobs).ok()?, DAY_SECONDS);
+        Some(loads.into_iter().enumerate().map(|(day, load)| (day as f64, load)).collect())
+    };
+    Some(Curve { name: "load-day".into(), real: points(real)?, synthetic: Some(points(synthetic)?) })
 }
 
 /// A chart with the curves of both traces.
@@ -174,6 +205,22 @@ fn add_scheduling(fidelity: &Fidelity, page: &mut Page) {
         })
     });
     page.table(&["policy", "trace", ">mean wait", ">bounded slowdown", ">utilisation"], rows.collect());
+    page.text("Offered load: node seconds of the jobs submitted in an hour or a day, as nodes.");
+    let rows = load_rows(fidelity).into_iter().map(|(name, figure)| {
+        let [real, synthetic] = [figure.real, figure.synthetic].map(|nodes| format!("{nodes:.1}"));
+        vec![name, real, synthetic]
+    });
+    page.table(&["offered load in nodes", ">real", ">synthetic"], rows.collect());
+}
+
+fn load_rows(fidelity: &Fidelity) -> Vec<(String, Figure)> {
+    let Some(scheduling) = &fidelity.scheduling else { return Vec::new() };
+    let OfferedLoad { hourly, daily } = scheduling.offered_load;
+    let rows = |span: &str, load: LoadFidelity| {
+        [("mean", load.mean), ("standard deviation", load.std_dev), ("largest", load.largest)]
+            .map(|(name, figure)| (format!("{span}: {name}"), figure))
+    };
+    rows("hourly", hourly).into_iter().chain(rows("daily", daily)).collect()
 }
 
 /// Rank correlations of the first few numbers.
@@ -212,6 +259,7 @@ mod tests {
     use crate::features::{FeatureKind, FeatureSpec};
     use crate::fidelity::{CompareConfig, compare};
     use crate::format::Format;
+    use crate::replay::POLICIES;
     use crate::schema::Role;
 
     fn trace(seed: usize) -> FeatureTable {
@@ -245,13 +293,24 @@ mod tests {
         assert_eq!(row("classifier on windows of 20 jobs (AUC)")[2], "–", "halves are too short");
         let folder = tempfile::tempdir().unwrap();
         write(&fidelity, &real, &synthetic, folder.path(), "a test").unwrap();
-        for name in ["fidelity.html", "fidelity.json", "fidelity.md", "cdf-run-time-s.svg", "profile-day.svg"]
-        {
+        for name in [
+            "fidelity.html",
+            "fidelity.json",
+            "fidelity.md",
+            "cdf-run-time-s.svg",
+            "profile-day.svg",
+            "load-day.svg",
+        ] {
             assert!(folder.path().join(name).is_file(), "{name}");
         }
         let json: serde_json::Value =
             serde_json::from_slice(&std::fs::read(folder.path().join("fidelity.json")).unwrap()).unwrap();
         assert_eq!(json["column_score"], fidelity.similarity.column_score);
-        assert_eq!(json["scheduling"]["policies"].as_array().unwrap().len(), 3);
+        assert_eq!(json["scheduling"]["policies"].as_array().unwrap().len(), POLICIES.len());
+        let largest = fidelity.scheduling.unwrap().offered_load.daily.largest;
+        assert_eq!(
+            row("offered load in nodes, daily: largest")[1],
+            format!("{:.3} ({:.3})", largest.synthetic, largest.real)
+        );
     }
 }

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
+use super::load::{DAY_SECONDS, HOUR_SECONDS};
 use crate::features::{FeatureTable, arrivals_of};
 use crate::schema::Role;
 
 const LAGS: [usize; 3] = [1, 10, 100];
 /// Jobs at the start of a trace that dispersion leaves out: traces often begin with a few jobs from before, then a gap.
 const N_DROPPED: usize = 200;
-const HOUR: f64 = 3_600.0;
-const DAY: f64 = 24.0 * HOUR;
-/// Dispersion is not computed for traces of more bins: their gaps are errors, and counting them takes too much memory.
-const MAX_BINS: usize = 10_000_000;
+/// Arrivals are not counted in traces of more bins: gaps in such traces are errors, and counting
+/// takes too much memory.
+pub(super) const MAX_BINS: usize = 10_000_000;
 
 /// One figure of the real trace and of the synthetic one.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -71,10 +71,10 @@ impl SequenceFidelity {
         let user = real.position(Role::User);
         Self {
             autocorrelation: autocorrelations,
-            hourly_dispersion: Figure::of(real, synthetic, |jobs| dispersion(jobs, HOUR)),
-            daily_dispersion: Figure::of(real, synthetic, |jobs| dispersion(jobs, DAY)),
-            daily_profile: profile_similarity(real, synthetic, HOUR, 24),
-            weekly_profile: profile_similarity(real, synthetic, DAY, 7),
+            hourly_dispersion: Figure::of(real, synthetic, |jobs| dispersion(jobs, HOUR_SECONDS)),
+            daily_dispersion: Figure::of(real, synthetic, |jobs| dispersion(jobs, DAY_SECONDS)),
+            daily_profile: profile_similarity(real, synthetic, HOUR_SECONDS, 24),
+            weekly_profile: profile_similarity(real, synthetic, DAY_SECONDS, 7),
             same_user: user.map(|at| Figure::of(real, synthetic, |jobs| repeated(jobs.column(at)))),
         }
     }

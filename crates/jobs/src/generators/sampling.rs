@@ -50,6 +50,10 @@ impl LoadFactor {
     pub fn new(factor: f64) -> Result<Self, RequestError> {
         if factor > 0.0 && factor.is_finite() { Ok(Self(factor)) } else { Err(RequestError::Load(factor)) }
     }
+
+    pub fn factor(self) -> f64 {
+        self.0
+    }
 }
 
 impl Default for LoadFactor {

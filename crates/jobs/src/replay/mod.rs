@@ -1,6 +1,7 @@
 //! A small batch system: jobs arrive, wait for nodes and run; a policy chooses who starts next.
 
 mod policy;
+mod shares;
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,9 +12,11 @@ use workload::{Stop, Stopped};
 
 use crate::error::TraceError;
 use crate::features::FeatureTable;
+use crate::generators::LoadFactor;
 use crate::schema::Role;
 
 pub use policy::{POLICIES, Policy, policy_named};
+pub use shares::Shares;
 
 /// Run times below this count as this long in the bounded slowdown, so that a short job that waits a little does not
 /// dominate the mean.
@@ -30,6 +33,8 @@ pub struct ReplayJob {
     pub requested_seconds: Option<f64>,
     /// Nodes, or cores where a trace has no nodes.
     pub n_nodes: u64,
+    /// The number of the user; the same for all jobs of a trace without users.
+    pub user: u32,
 }
 
 /// Jobs in the order of submission.
@@ -48,8 +53,8 @@ impl ReplayTrace {
     /// The jobs with a known run time.
     pub fn from_features(features: &FeatureTable) -> Result<Self, TraceError> {
         let run_times = features.with_role(Role::RunTime).ok_or(TraceError::NoRunTime)?;
-        let [requested, nodes, cores] =
-            [Role::RequestedTime, Role::Nodes, Role::Cores].map(|role| features.with_role(role));
+        let [requested, nodes, cores, users] =
+            [Role::RequestedTime, Role::Nodes, Role::Cores, Role::User].map(|role| features.with_role(role));
         let count = |values: Option<&[f64]>, job: usize| {
             let count = values.map(|values| values[job]).filter(|value| *value >= 1.0)?;
             Some(count.min(f64::from(u32::MAX)) as u64)
@@ -60,6 +65,7 @@ impl ReplayTrace {
             run_seconds: run_times[job].max(0.0),
             requested_seconds: requested.map(|values| values[job]).filter(|value| *value > 0.0),
             n_nodes: count(nodes, job).or_else(|| count(cores, job)).unwrap_or(1),
+            user: users.map_or(0, |users| users[job] as u32),
         };
         let known = (0..features.n_jobs()).filter(|job| !run_times[*job].is_nan());
         Ok(Self::new(known.map(job).collect()))
@@ -67,6 +73,14 @@ impl ReplayTrace {
 
     pub fn jobs(&self) -> &[ReplayJob] {
         &self.jobs
+    }
+
+    /// The same jobs, submitted `load` times as fast.
+    #[must_use]
+    pub fn at_load(&self, load: LoadFactor) -> Self {
+        let faster =
+            |job: &ReplayJob| ReplayJob { submit_seconds: job.submit_seconds / load.factor(), ..*job };
+        Self { jobs: self.jobs.iter().map(faster).collect() }
     }
 
     /// The size of a machine that would be in use for `utilisation` of the time if no job waited; at least the largest job.
@@ -85,6 +99,7 @@ pub struct Waiting {
     pub job: usize,
     pub n_nodes: u64,
     pub requested_seconds: f64,
+    pub user: u32,
 }
 
 /// A running job, and the time by which it ends according to its request.
@@ -102,6 +117,8 @@ pub struct State<'a> {
     /// In the order of submission.
     pub queue: &'a [Waiting],
     pub running: &'a [Running],
+    /// What users were given lately.
+    pub shares: &'a Shares,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -147,6 +164,7 @@ pub fn replay(
     let mut queue: Vec<Waiting> = Vec::new();
     let mut ends: BinaryHeap<Reverse<End>> = BinaryHeap::new();
     let mut starts = vec![0.0; jobs.len()];
+    let mut shares = Shares::default();
     let mut n_free = n_nodes;
     let mut next = 0;
     let mut last_end: f64 = 0.0;
@@ -161,7 +179,8 @@ pub fn replay(
         }
         while let Some(job) = jobs.get(next).filter(|job| job.submit_seconds <= now) {
             let requested_seconds = job.requested_seconds.unwrap_or(job.run_seconds).max(1.0);
-            queue.push(Waiting { job: next, n_nodes: job.n_nodes.clamp(1, n_nodes), requested_seconds });
+            let n_nodes = job.n_nodes.clamp(1, n_nodes);
+            queue.push(Waiting { job: next, n_nodes, requested_seconds, user: job.user });
             next += 1;
         }
         if queue.is_empty() || n_free == 0 {
@@ -174,7 +193,10 @@ pub fn replay(
         } else {
             Vec::new()
         };
-        let chosen = policy.next(&State { now, n_free, queue: &queue, running: &running });
+        let chosen = policy.next(&State { now, n_free, queue: &queue, running: &running, shares: &shares });
+        if chosen.is_empty() {
+            continue;
+        }
         let mut is_started = vec![false; queue.len()];
         for index in chosen {
             let waiting = queue[index];
@@ -183,6 +205,7 @@ pub fn replay(
             }
             is_started[index] = true;
             n_free -= waiting.n_nodes;
+            shares.charge(waiting.user, waiting.n_nodes as f64 * waiting.requested_seconds, now);
             starts[waiting.job] = now;
             let time = now + jobs[waiting.job].run_seconds;
             last_end = last_end.max(time);
@@ -217,7 +240,7 @@ mod tests {
     use super::*;
 
     fn job(submit_seconds: f64, run_seconds: f64, n_nodes: u64) -> ReplayJob {
-        ReplayJob { submit_seconds, run_seconds, requested_seconds: Some(run_seconds), n_nodes }
+        ReplayJob { submit_seconds, run_seconds, requested_seconds: Some(run_seconds), n_nodes, user: 0 }
     }
 
     /// A long job on half of the machine, one that needs all of it, and a short one that fits next to the first.
@@ -256,6 +279,26 @@ mod tests {
         let outcome = outcome_of(vec![job(0.0, 10.0, 10), job(1.0, 50.0, 10), job(2.0, 20.0, 10)], "sjf");
         assert_eq!(outcome.mean_wait_seconds * 3.0, 8.0 + 29.0);
         assert!((outcome.utilisation - 1.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn who_was_given_least_goes_first() {
+        // While the first job runs, user 1 submits before user 2; user 1 has had the machine.
+        let of = |user: u32, job: ReplayJob| ReplayJob { user, ..job };
+        let jobs = vec![of(1, job(0.0, 100.0, 10)), of(1, job(1.0, 50.0, 10)), of(2, job(2.0, 50.0, 10))];
+        assert_eq!(total_wait(jobs.clone(), "fair-share"), 98.0 + 149.0);
+        assert_eq!(outcome_of(jobs.clone(), "easy"), outcome_of(jobs.clone(), "fcfs"));
+        // Without users, it is backfilling.
+        let nobody: Vec<ReplayJob> = jobs.into_iter().map(|job| of(0, job)).collect();
+        assert_eq!(outcome_of(nobody.clone(), "fair-share"), outcome_of(nobody, "easy"));
+    }
+
+    #[test]
+    fn a_load_factor_changes_submissions_only() {
+        let twice = ReplayTrace::new(jobs()).at_load(LoadFactor::new(2.0).unwrap());
+        let submitted: Vec<f64> = twice.jobs().iter().map(|job| job.submit_seconds).collect();
+        assert_eq!(submitted, [0.0, 0.5, 1.0]);
+        assert_eq!(twice.jobs()[0].run_seconds, 100.0);
     }
 
     #[test]

@@ -224,6 +224,38 @@ fn a_private_model_contains_no_names_ranges_or_checksum_of_the_trace() {
 }
 
 #[test]
+fn sessions_make_schedulers_do_what_they_do_on_the_real_trace() {
+    let features = trace(3_000).features().unwrap();
+    let trained = trained(&trace(3_000), GeneratorKind::Sessions);
+    let synthetic = trained.sample_features(3_000, 1, &Stop::default()).unwrap();
+    let found = compare(&features, &synthetic, CompareConfig::default(), &Stop::default()).unwrap();
+    let scheduling = found.scheduling.unwrap();
+    let is_close = |real: f64, synthetic: f64, factor: f64| {
+        assert!(synthetic <= factor * real && real <= factor * synthetic, "{synthetic} instead of {real}");
+    };
+    for policy in &scheduling.policies {
+        is_close(policy.real.mean_wait_seconds, policy.synthetic.mean_wait_seconds, 1.5);
+        is_close(policy.real.mean_bounded_slowdown, policy.synthetic.mean_bounded_slowdown, 1.5);
+    }
+    let load = scheduling.offered_load;
+    is_close(load.daily.mean.real, load.daily.mean.synthetic, 1.02);
+    is_close(load.daily.std_dev.real, load.daily.std_dev.synthetic, 1.3);
+    assert!(scheduling.has_same_ranking);
+}
+
+#[test]
+fn a_shorter_sample_of_sessions_keeps_the_arrival_rate_and_the_columns() {
+    let features = trace(6_000).features().unwrap();
+    let trained = trained(&trace(6_000), GeneratorKind::Sessions);
+    let synthetic = trained.sample_features(2_000, 1, &Stop::default()).unwrap();
+    let found = compare(&features, &synthetic, CompareConfig::default(), &Stop::default()).unwrap();
+    assert!(found.similarity.column_score > 0.9, "{}", found.similarity.column_score);
+    let rate = |jobs: &FeatureTable| jobs.n_jobs() as f64 / jobs.arrivals().last().unwrap();
+    let ratio = rate(&synthetic) / rate(&features);
+    assert!((0.9..1.1).contains(&ratio), "{ratio}");
+}
+
+#[test]
 fn sessions_need_no_users() {
     let text = csv(3_000, 1);
     let without_user = |line: &str| {

@@ -4,7 +4,8 @@ use std::num::NonZeroU64;
 use std::process::ExitCode;
 
 use files::Limits;
-use jobs::replay::{POLICIES, ReplayTrace, UTILISATION, replay};
+use jobs::generators::LoadFactor;
+use jobs::replay::{POLICIES, Policy, ReplayTrace, UTILISATION, replay};
 use report::text::{show_count, show_duration};
 use serde_json::json;
 
@@ -33,29 +34,35 @@ pub fn run(args: &ReplayTraceArgs, limits: &Limits) -> anyhow::Result<ExitCode> 
             show_count(n_nodes.get())
         ));
     }
+    let is_wanted = |policy: &&&dyn Policy| {
+        args.policy.is_empty() || args.policy.iter().any(|name| name == policy.name())
+    };
     let mut outcomes = Vec::new();
-    for policy in POLICIES {
-        if args.policy.is_empty() || args.policy.iter().any(|name| name == policy.name()) {
-            outcomes.push((policy.name(), replay(&trace, n_nodes, policy, &stop)?));
+    for scale in &args.scale {
+        let scaled = trace.at_load(LoadFactor::new(*scale)?);
+        for policy in POLICIES.iter().filter(is_wanted) {
+            outcomes.push((policy.name(), *scale, replay(&scaled, n_nodes, *policy, &stop)?));
         }
     }
     if args.json {
         let named: Vec<_> = outcomes
             .iter()
-            .map(|(policy, outcome)| json!({ "policy": policy, "outcome": outcome }))
+            .map(|(policy, scale, outcome)| json!({ "policy": policy, "scale": scale, "outcome": outcome }))
             .collect();
         print_json(&json!({ "jobs": n_jobs, "nodes": n_nodes, "policies": named }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let rows = outcomes.iter().map(|(policy, outcome)| {
+    let rows = outcomes.iter().map(|(policy, scale, outcome)| {
         vec![
             (*policy).to_owned(),
+            format!("{scale}x"),
             show_duration(outcome.mean_wait_seconds),
             format!("{:.1}", outcome.mean_bounded_slowdown),
             format!("{:.1} %", outcome.utilisation * 100.0),
         ]
     });
-    print_table(&["POLICY", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"], &rows.collect::<Vec<_>>())?;
+    let header = ["POLICY", ">LOAD", ">MEAN WAIT", ">BOUNDED SLOWDOWN", ">UTILISATION"];
+    print_table(&header, &rows.collect::<Vec<_>>())?;
     print(&format!("\n{} jobs on {} nodes", show_count(n_jobs as u64), show_count(n_nodes.get())))?;
     Ok(ExitCode::SUCCESS)
 }

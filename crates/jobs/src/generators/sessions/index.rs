@@ -2,8 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::demand::peak_of;
 use crate::features::{FeatureKind, FeatureTable};
 use crate::fidelity::columns::rank_correlation;
+use crate::fidelity::near::{CopiedPart, Originals};
 use crate::schema::Role;
 
 /// An interval shared by more than this many jobs, and by more than this fraction of them, is not perturbed.
@@ -19,6 +21,9 @@ const MAX_USER_FRACTION: f64 = 0.9;
 const PAUSE: f64 = 1_800.0;
 const DAY: f64 = 86_400.0;
 
+/// Near copies may be more frequent than in the second half of the training trace, compared with the first, by this fraction.
+const MORE_NEAR_COPIES: f64 = 0.03;
+
 /// Positions of jobs or sessions in the trace, ascending.
 pub(super) type Positions = Vec<u32>;
 
@@ -27,8 +32,8 @@ pub(super) type Positions = Vec<u32>;
 pub(super) struct TraceIndex {
     jobs: FeatureTable,
     pub(super) user_of_job: Vec<u32>,
-    pub(super) request_of_job: Vec<u32>,
-    pub(super) status_of_job: Vec<u32>,
+    request_of_job: Vec<u32>,
+    status_of_job: Vec<u32>,
     /// Features that make up a request.
     pub(super) requested_features: Vec<usize>,
     /// Features that are measured, apart from the run time.
@@ -39,35 +44,28 @@ pub(super) struct TraceIndex {
     pub(super) user_feature: Option<usize>,
     pub(super) run_time_feature: Option<usize>,
     pub(super) requested_time_feature: Option<usize>,
+    /// Nodes, or cores where a trace has no nodes.
+    size_feature: Option<usize>,
     /// The first job of each session.
     pub(super) session_starts: Positions,
     pub(super) session_users: Vec<u32>,
     /// Jobs in each session.
-    pub(super) session_lengths: Vec<u32>,
-    pub(super) sessions_by_user: HashMap<u32, Positions>,
-    /// Jobs that are not the first of a session.
-    pub(super) later_jobs_by_user: HashMap<u32, Positions>,
-    pub(super) jobs_by_user: HashMap<u32, Positions>,
-    /// Jobs by user and the previous request of that user.
-    pub(super) next_by_request: HashMap<(u32, u32), Positions>,
-    /// Jobs by user and request.
-    pub(super) jobs_by_request: HashMap<(u32, u32), Positions>,
+    session_lengths: Vec<u32>,
     /// Jobs by user, request and status.
-    pub(super) jobs_by_outcome: HashMap<(u32, u32, u32), Positions>,
-    /// The time of day of the previous submission, as a fraction; days start with the first job.
-    pub(super) day_fraction_of_job: Vec<f64>,
-    /// The mean number of sessions in two days.
-    pub(super) sessions_in_two_days: usize,
+    jobs_by_outcome: HashMap<(u32, u32, u32), Positions>,
+    /// Seconds after the first submission.
+    arrivals: Vec<f64>,
     /// The logarithm of the interval of the previous job.
     pub(super) previous_log_interval: Vec<f64>,
-    /// The logarithm of the run time of the user's last job with the same request.
-    pub(super) previous_log_run_time: Vec<f64>,
     /// Bits of intervals that many jobs share.
     pub(super) frequent_intervals: HashSet<u64>,
-    /// The fraction of jobs with a request that is new to their user.
-    pub(super) new_request_fraction: f64,
-    /// The mean number of consecutive jobs with a new request.
-    pub(super) new_request_length: f64,
+    /// The nodes that are rarely in demand at once.
+    pub(super) peak_demand: f64,
+    /// To recognise near copies of jobs.
+    pub(super) originals: Originals,
+    copied: Vec<CopiedPart>,
+    /// The fraction of sampled jobs that may be near copies.
+    pub(super) max_near_fraction: f64,
 }
 
 impl TraceIndex {
@@ -97,7 +95,7 @@ impl TraceIndex {
         let session_starts: Positions =
             (0..n_jobs).filter(|job| is_start(*job)).map(|job| job as u32).collect();
         let session_ends = session_starts.iter().skip(1).copied().chain([n_jobs as u32]);
-        let session_lengths =
+        let session_lengths: Vec<u32> =
             session_starts.iter().zip(session_ends).map(|(start, end)| end - start).collect();
         let session_users: Vec<u32> =
             session_starts.iter().map(|start| user_of_job[*start as usize]).collect();
@@ -110,7 +108,9 @@ impl TraceIndex {
         };
         let scaling_features = measured_features.iter().copied().filter(scales).collect();
         let arrivals = jobs.arrivals();
-        let n_days = arrivals.last().copied().unwrap_or_default() / DAY;
+        let copied = CopiedPart::all(&jobs);
+        let (first, second) = copied.split_at(n_jobs / 2);
+        let max_near_fraction = Originals::new(first).fraction_near(second) + MORE_NEAR_COPIES;
         let mut index = Self {
             user_of_job,
             request_of_job,
@@ -122,76 +122,94 @@ impl TraceIndex {
             user_feature,
             run_time_feature,
             requested_time_feature: jobs.position(Role::RequestedTime),
-            sessions_by_user: grouped(&session_users),
-            sessions_in_two_days: (2.0 * session_starts.len() as f64 / n_days.max(2.0)) as usize,
+            size_feature: jobs.position(Role::Nodes).or_else(|| jobs.position(Role::Cores)),
+            originals: Originals::new(&copied),
+            copied,
+            max_near_fraction,
+            peak_demand: f64::INFINITY,
             session_starts,
             session_users,
             session_lengths,
-            later_jobs_by_user: HashMap::new(),
-            jobs_by_user: HashMap::new(),
-            next_by_request: HashMap::new(),
-            jobs_by_request: HashMap::new(),
             jobs_by_outcome: HashMap::new(),
-            day_fraction_of_job: (0..n_jobs)
-                .map(|job| (arrivals[job.saturating_sub(1)] / DAY).fract())
-                .collect(),
             previous_log_interval: (0..n_jobs).map(|job| log_intervals[job.saturating_sub(1)]).collect(),
-            previous_log_run_time: vec![0.0; n_jobs],
             frequent_intervals: frequent(jobs.intervals()),
-            new_request_fraction: 0.0,
-            new_request_length: 1.0,
+            arrivals,
             jobs,
         };
-        index.group_jobs();
-        if user_feature.is_none() {
-            index.new_request_fraction = 0.0;
+        let run =
+            |job: usize| (index.arrivals[job], index.run_seconds(job as u32), index.n_nodes(job as u32));
+        index.peak_demand = peak_of((0..n_jobs).map(run));
+        for job in 0..n_jobs {
+            let outcome = (index.user_of_job[job], index.request_of_job[job], index.status_of_job[job]);
+            index.jobs_by_outcome.entry(outcome).or_default().push(job as u32);
         }
         index
     }
 
-    fn group_jobs(&mut self) {
-        let n_jobs = self.n_jobs();
-        let (mut last_request, mut last_run_time) = (HashMap::new(), HashMap::new());
-        let mut is_new = Vec::with_capacity(n_jobs);
-        for job in 0..n_jobs {
-            let (user, request, status) =
-                (self.user_of_job[job], self.request_of_job[job], self.status_of_job[job]);
-            let position = job as u32;
-            self.jobs_by_user.entry(user).or_default().push(position);
-            if let Some(previous) = last_request.insert(user, request) {
-                self.next_by_request.entry((user, previous)).or_default().push(position);
-            }
-            let same_request = self.jobs_by_request.entry((user, request)).or_default();
-            is_new.push(same_request.is_empty());
-            same_request.push(position);
-            self.jobs_by_outcome.entry((user, request, status)).or_default().push(position);
-            let run_time =
-                self.run_time_feature.map_or(0.0, |feature| self.jobs.value(feature, job).max(0.0).ln_1p());
-            self.previous_log_run_time[job] =
-                last_run_time.insert((user, request), run_time).unwrap_or(run_time);
-        }
-        for (start, length) in self.session_starts.iter().zip(&self.session_lengths) {
-            let user = self.user_of_job[*start as usize];
-            self.later_jobs_by_user.entry(user).or_default().extend(start + 1..start + length);
-        }
-        self.count_new_requests(&is_new);
+    /// The run time of a job, 0 if it is unknown.
+    pub fn run_seconds(&self, job: u32) -> f64 {
+        self.run_time_feature.map_or(0.0, |feature| self.jobs.value(feature, job as usize)).max(0.0)
     }
 
-    /// Counts in the second half of the trace: in the first, most requests are new because most users are.
-    fn count_new_requests(&mut self, is_new: &[bool]) {
-        let n_jobs = self.n_jobs();
-        let half = n_jobs / 2;
-        let new: Vec<usize> = (half..n_jobs).filter(|job| is_new[*job]).collect();
-        let length = |first: &usize| {
-            let is_same = |job: &usize| {
-                self.user_of_job[*job] == self.user_of_job[*first]
-                    && self.request_of_job[*job] == self.request_of_job[*first]
-            };
-            (*first..n_jobs).take_while(is_same).count()
-        };
-        let total_length: usize = new.iter().map(length).sum();
-        self.new_request_fraction = new.len() as f64 / (n_jobs - half).max(1) as f64;
-        self.new_request_length = total_length as f64 / new.len().max(1) as f64;
+    /// At least 1.
+    pub fn n_nodes(&self, job: u32) -> f64 {
+        self.size_feature.map_or(1.0, |feature| self.jobs.value(feature, job as usize)).max(1.0)
+    }
+
+    /// What decides whether a job is a near copy, with another interval and run time.
+    pub fn copied_part(&self, job: u32, interval: f64, run_time: f64) -> CopiedPart {
+        CopiedPart { interval, run_time, ..self.copied[job as usize] }
+    }
+
+    /// The first job and the length of a session.
+    pub fn session(&self, session: u32) -> (u32, u32) {
+        (self.session_starts[session as usize], self.session_lengths[session as usize])
+    }
+
+    /// Jobs of the same user with the same request and status.
+    pub fn jobs_like(&self, job: u32) -> &[u32] {
+        let job = job as usize;
+        &self.jobs_by_outcome[&(self.user_of_job[job], self.request_of_job[job], self.status_of_job[job])]
+    }
+
+    /// Sessions with at least `n_jobs` jobs in total, for fewer jobs than the trace has: those of some whole days, taken
+    /// evenly from all parts of the trace.
+    pub fn sessions_for(&self, n_jobs: usize) -> Positions {
+        let days = self.days();
+        let fraction = n_jobs as f64 / self.n_jobs() as f64;
+        let (mut n_passed, mut n_kept) = (0, 0);
+        let mut is_kept = Vec::with_capacity(days.len());
+        for day in &days {
+            n_passed += day.n_jobs;
+            let keep = n_kept as f64 + day.n_jobs as f64 / 2.0 <= fraction * n_passed as f64;
+            n_kept += if keep { day.n_jobs } else { 0 };
+            is_kept.push(keep);
+        }
+        for (day, is_kept) in days.iter().zip(&mut is_kept).rev() {
+            if n_kept < n_jobs && !*is_kept {
+                *is_kept = true;
+                n_kept += day.n_jobs;
+            }
+        }
+        let kept = days.into_iter().zip(is_kept).filter(|(_, is_kept)| *is_kept);
+        kept.flat_map(|(day, _)| day.sessions).collect()
+    }
+
+    /// The sessions that start on each day on which one starts.
+    fn days(&self) -> Vec<Day> {
+        let mut days: Vec<Day> = Vec::new();
+        for session in 0..self.session_starts.len() as u32 {
+            let (start, length) = self.session(session);
+            let number = (self.arrivals[start as usize] / DAY) as u64;
+            if days.last().is_none_or(|last| last.number != number) {
+                days.push(Day { number, sessions: Positions::new(), n_jobs: 0 });
+            }
+            if let Some(day) = days.last_mut() {
+                day.sessions.push(session);
+                day.n_jobs += length as usize;
+            }
+        }
+        days
     }
 
     pub fn jobs(&self) -> &FeatureTable {
@@ -201,6 +219,14 @@ impl TraceIndex {
     pub fn n_jobs(&self) -> usize {
         self.jobs.n_jobs()
     }
+}
+
+/// The sessions that start on one day.
+struct Day {
+    /// Days since the first job.
+    number: u64,
+    sessions: Positions,
+    n_jobs: usize,
 }
 
 /// Whether a column of users says who submitted a job: not if it has the same value in nearly all jobs.
@@ -222,14 +248,6 @@ fn numbered_requests(jobs: &FeatureTable, requested_features: &[usize]) -> Vec<u
         *number_of.entry(values.collect()).or_insert(next)
     };
     (0..jobs.n_jobs()).map(request).collect()
-}
-
-fn grouped(keys: &[u32]) -> HashMap<u32, Positions> {
-    let mut groups: HashMap<u32, Positions> = HashMap::new();
-    for (position, key) in keys.iter().enumerate() {
-        groups.entry(*key).or_default().push(position as u32);
-    }
-    groups
 }
 
 /// Whether a feature is part of what users request, and not measured.

@@ -1,13 +1,16 @@
 //! Sessions: resamples what users did, along the timeline of the training trace.
 //!
-//! A session is a series of jobs of one user with no job of another user in between. A clock moves along the training
-//! trace and decides which users are active and how dense jobs are. Sessions are drawn from around the clock; their
-//! lengths, intervals, resource requests and outcomes come from nearby jobs of the same user. Requests (sizes, requested
-//! times) are copied. Measurements (intervals, run times) are perturbed, so that near copies are about as rare as between
-//! two parts of a real trace.
+//! A session is a series of jobs of one user with no job of another user in between. A sample passes along the training
+//! trace and uses every session and every interval once, in a slightly different order. So as much work arrives per hour and
+//! day as in the training trace. A job waits with its submission while more nodes than ever would be in demand. Requests
+//! (sizes, requested times) are copied. Intervals and run times are perturbed, so that time and work keep their sums, and so
+//! that near copies are about as rare as between two halves of the training trace.
 
+mod demand;
 mod draw;
 mod index;
+mod perturb;
+mod shuffle;
 
 use std::collections::BTreeMap;
 
