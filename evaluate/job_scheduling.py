@@ -147,6 +147,11 @@ def number(value):
     return f"{value:,.0f}" if value >= 10 else f"{value:.2f}"
 
 
+def ratio_cell(value):
+    """A ratio, unless nothing waits on the real trace."""
+    return number(value) if value < 1e6 else "–"
+
+
 def measured(name, preset, path, work):
     """The sections and the summary rows of one trace."""
     learnt, later, n_later = split(shortened(path, work), work)
@@ -175,8 +180,8 @@ def measured(name, preset, path, work):
         for figure in ("mean_wait_seconds", "mean_bounded_slowdown"):
             mean, spread = ratios([found[policy, scale] for found in made], one, figure)
             row += [f"{mean:.2f} ± {spread:.2f}", "met" if within(mean) else "**missed**"]
-        row.append(number(ratios([other[policy, scale]], half[policy, scale], "mean_wait_seconds")[0]))
-        row.append(number(ratios([found[policy, scale] for found in mixed], one, "mean_wait_seconds")[0]))
+        row.append(ratio_cell(ratios([other[policy, scale]], half[policy, scale], "mean_wait_seconds")[0]))
+        row.append(ratio_cell(ratios([found[policy, scale] for found in mixed], one, "mean_wait_seconds")[0]))
         rows.append(row)
     section = [f"### {name}", "", f"{n_learnt:,} jobs on {nodes:,} nodes.", "",
                *table(["policy", "load", "wait, s", "slowdown", "wait: synthetic / real", "", "slowdown: synthetic / real", "",
@@ -244,7 +249,7 @@ def write(parts):
         "# Job traces: scheduling", "",
         "Whether schedulers do on synthetic traces of `sessions` what they do on the real ones.", "",
         "- Command: `evaluate/jobs.py --scheduling`, with `TRACEWISE_DATA` set. It uses `tracewise jobs train`, `sample`, `replay` and `compare`.",
-        f"- Data: the first {LEARNT_SHARE:.0%} of each trace, of at most its first {MOST_JOBS:,} jobs. All traces and seeds 1 to 6 were used",
+        f"- Data: the first {LEARNT_SHARE * 100:.0f} % of each trace, of at most its first {MOST_JOBS:,} jobs. All traces and seeds 1 to 6 were used",
         f"  while `sessions` was developed; its constants are the same for all traces. Seeds here: {SEEDS[0]} to {SEEDS[-1]};",
         f"  {FEW_SEEDS[0]} and {FEW_SEEDS[1]} for shuffled rows and the last 30 %, {SEEDS[0]} for offered load and fidelity.",
         *([f"- Not measured in this run: {', '.join(missing)}."] if missing else []),
