@@ -452,6 +452,6 @@ mod tests {
         let summaries: Vec<&RunSummary<'_>> = summaries.iter().collect();
         let ranked = rank(&summaries, &Baseline::of(summaries.iter().copied()));
         assert_eq!((&*ranked[0].run, &*ranked[0].task), ("run1", "work_1_1"));
-        assert!(ranked[0].reason.starts_with("runtime per CPU time of the task 3"), "{}", ranked[0].reason);
+        assert!(ranked[0].reason.starts_with("execution of the task 2.9 ×"), "{}", ranked[0].reason);
     }
 }
