@@ -78,8 +78,10 @@ impl TrainedGenerator {
             (schema, jobs) = private::anonymised(schema, jobs)?;
         }
         let specs = jobs.specs().to_vec();
-        let range = |values: &Vec<f64>| if is_private { private::range() } else { ValueRange::of(values) };
-        let ranges = jobs.columns().iter().map(range).collect();
+        let range = |(spec, values): (&FeatureSpec, &Vec<f64>)| {
+            if is_private { private::range(spec) } else { ValueRange::of(values) }
+        };
+        let ranges = specs.iter().zip(jobs.columns()).map(range).collect();
         let mut span_seconds = jobs.arrivals().last().copied().unwrap_or_default();
         let jobs = if kind.models_ratios() { as_ratios(jobs, &schema) } else { jobs };
         let mut gan = |gan: GanConfig| Gan::fit(&jobs, gan, config, stop, &mut report);

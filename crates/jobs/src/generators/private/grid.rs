@@ -32,6 +32,11 @@ static ROUND_NUMBERS: LazyLock<Vec<u64>> = LazyLock::new(|| {
     all
 });
 
+/// Zero, and the bins of fractions below one.
+pub fn below_one() -> impl Iterator<Item = usize> {
+    std::iter::once(ZERO).chain(N_SPECIAL..N_SPECIAL + PER_DOUBLING)
+}
+
 pub fn n_fine() -> usize {
     N_SPECIAL + N_SMOOTH + ROUND_NUMBERS.len()
 }

@@ -64,9 +64,15 @@ fn group(name: &str) -> usize {
     usize::from(Sha256::digest(name.as_bytes())[0]) % N_GROUPS
 }
 
-/// The range of every number: that of the bins.
-pub fn range() -> ValueRange {
-    ValueRange::from(grid::range())
+/// The range of a number: that of the bins.
+pub fn range(spec: &FeatureSpec) -> ValueRange {
+    let (least, most) = grid::range();
+    ValueRange::from((if is_positive(spec) { 1.0 } else { least }, most))
+}
+
+/// Every job has a node and a core, whatever the trace says.
+fn is_positive(spec: &FeatureSpec) -> bool {
+    matches!(spec.role, Some(Role::Nodes | Role::Cores)) && !spec.is_category()
 }
 
 /// What the value of a feature is drawn from.
@@ -242,8 +248,11 @@ impl Private {
                 pair = noisy(pair, pair_change(parents[at]).unwrap_or(ROW_CHANGE), &[]);
             }
             let is_impossible = |bin: &usize| !spec.is_category() && counts[*bin] == 0.0;
-            let impossible: Vec<usize> =
+            let mut impossible: Vec<usize> =
                 [grid::UNKNOWN, grid::NEGATIVE].into_iter().filter(is_impossible).collect();
+            if is_positive(spec) {
+                impossible.extend(grid::below_one());
+            }
             tables.push(FeatureTables { fine: noisy(counts, fine_change(at), &impossible), pair });
         }
         Ok(Self { specs, tables })
