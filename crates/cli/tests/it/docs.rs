@@ -50,11 +50,13 @@ impl Place {
             copy(&workspace().join(name), &folder.path().join(name));
         }
         // What settings on the pages name, and `tracewise config check` looks for.
-        for name in ["etc/webhook.key", "etc/oidc.secret", "run/.keep"] {
+        for name in ["etc/webhook.key", "etc/oidc.secret", "etc/agents.password", "run/.keep"] {
             let path = folder.path().join(name);
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, "secret\n").unwrap();
         }
+        let certified = rcgen::generate_simple_self_signed(Vec::new()).unwrap();
+        std::fs::write(folder.path().join("etc/agents-ca.pem"), certified.cert.pem()).unwrap();
         let place = Self {
             folder,
             agents: [free_port(), free_port()],

@@ -67,7 +67,7 @@ fn a_generator_is_trained_sampled_compared_and_replayed() {
     compare.arg("--synthetic").arg(folder.path().join("made.csv")).arg("--out").arg(&report);
     let found = json_of(&mut compare);
     assert!(found["column_score"].as_f64().unwrap() > 0.85, "{found}");
-    assert_eq!(found["scheduling"]["policies"].as_array().unwrap().len(), 3);
+    assert_eq!(found["scheduling"]["policies"].as_array().unwrap().len(), 4);
     assert!(found["random_halves"]["column_score"].as_f64().unwrap() > 0.85);
     for name in ["fidelity.html", "fidelity.json", "fidelity.md", "cdf-run-time.svg"] {
         assert!(report.join(name).is_file(), "{name}");
