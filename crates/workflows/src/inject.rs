@@ -82,7 +82,7 @@ pub struct Machine {
 }
 
 impl Default for Machine {
-    /// Four cores, and a disk and a network whose effects resemble those in the authors' training runs of FlowGAD.
+    /// Four cores, and a disk and a network whose effects resemble those in the runs of FlowGAD.
     fn default() -> Self {
         Self { cores: 4, disk_write_mb_per_second: 250.0, connections: 6, affected_fraction: 1.0 }
     }
