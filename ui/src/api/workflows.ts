@@ -41,6 +41,10 @@ export interface Overdue {
 
 export interface RunVerdict {
   class: string;
+  /** Whether the classifier can tell. If not, `class` is only the most likely class. */
+  is_certain: boolean;
+  confidence: number;
+  min_confidence: number;
   probabilities: Record<string, number>;
   missing_inputs: string[];
   summary: string;

@@ -11,6 +11,11 @@ use utoipa::ToSchema;
 pub struct RunVerdict {
     pub run: String,
     pub class: String,
+    /// Whether the classifier can tell. If not, `class` is only the most likely class.
+    pub is_certain: bool,
+    pub confidence: f64,
+    /// The smallest confidence of a certain verdict.
+    pub min_confidence: f64,
     /// By class.
     pub probabilities: BTreeMap<String, f64>,
     /// Inputs that the run lacks, `cpu_time` or `stage_in`; the verdict is less certain without them.
