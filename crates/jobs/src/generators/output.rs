@@ -1,5 +1,7 @@
 //! Output activations and losses of networks that generate rows of a table.
 
+use std::f32::consts::{LN_2, LOG2_E};
+
 use learn::nn::ops::loss::known;
 
 use learn::nn::parameters::ParameterId;
@@ -110,9 +112,10 @@ fn exponential(x: f32) -> f32 {
     /// Adding this rounds to a whole number, which is then in the low bits.
     const ROUND: f32 = 12_582_912.0;
     let x = if x > -86.0 { x } else { -86.0 };
-    let shifted = x * std::f32::consts::LOG2_E + ROUND;
-    let rest = x * std::f32::consts::LOG2_E - (shifted - ROUND);
-    let part = 1.0 + rest * (0.693_147_2 + rest * (0.240_226_5 + rest * (0.055_504_1 + rest * 0.009_618_1)));
+    let shifted = x * LOG2_E + ROUND;
+    let rest = x * LOG2_E - (shifted - ROUND);
+    // 2 to the power of the rest, as a Taylor series.
+    let part = 1.0 + rest * (LN_2 + rest * (0.240_226_5 + rest * (0.055_504_1 + rest * 0.009_618_1)));
     let power = shifted.to_bits().wrapping_sub(ROUND.to_bits()).wrapping_add(127).wrapping_shl(23);
     part * f32::from_bits(power)
 }

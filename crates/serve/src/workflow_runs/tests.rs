@@ -203,7 +203,7 @@ fn documents_with_one_label_are_read() {
     let label =
         RunLabel { label: "cpu".into(), comment: "x".into(), actor: "bob".into(), time: Timestamp(5) };
     let text = serde_json::to_string(&label).unwrap();
-    assert_eq!(with(&format!(", \"label\": {text}")), [label.clone()]);
+    assert_eq!(with(&format!(", \"label\": {text}")), std::slice::from_ref(&label));
     assert_eq!(with(&format!(", \"labels\": [{text}]")), [label]);
     assert!(with(", \"label\": null").is_empty() && with("").is_empty());
 }
