@@ -10,15 +10,14 @@ import hashlib
 import io
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from jobs import EPOCHS, NO_COLUMNS, ROOT, TRACES, figures, lines_of, make, score, shown, split, table, tracewise
+from machine import machine_line
 
 SEED = 1
 # The order model was developed on these.
@@ -174,7 +173,7 @@ def main():
                  f"- Traces: {', '.join(name for name, _, _ in chosen)}. The order model was developed on {' and '.join(DEVELOPED_ON)}; the others",
                  "  were used for no choice.",
                  f"- Epochs: ctgan and both CopulaGANs {EPOCHS['ctgan']}, tvae {EPOCHS['tvae']}.",
-                 f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.", ""]
+                 machine_line(), ""]
         if sections["order"]:
             lines += ["## Order", "", "Targets for `sequence-copulagan`: lag-1 within 0.1 of the real trace, no column more than 0.01 worse than `copulagan`,",
                       "near copies of the first 70 % not above those of the last 30 %. Figures in parentheses are those of the real trace.", "",

@@ -4,14 +4,12 @@ import csv
 import io
 import json
 import math
-import os
-import platform
 import random
 import statistics
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 from jobs import LEARNT_SHARE, ROOT, TRACES, figures, lines_of, make, score, shown, split, table, tracewise
+from machine import machine_line
 
 # Longer traces are cut, to keep the time of a run within minutes per trace.
 MOST_JOBS = 20_000
@@ -253,7 +251,7 @@ def write(parts):
         f"  while `sessions` was developed; its constants are the same for all traces. Seeds here: {SEEDS[0]} to {SEEDS[-1]};",
         f"  {FEW_SEEDS[0]} and {FEW_SEEDS[1]} for shuffled rows and the last 30 %, {SEEDS[0]} for offered load and fidelity.",
         *([f"- Not measured in this run: {', '.join(missing)}."] if missing else []),
-        f"- Machine: {platform.machine()}, {os.cpu_count()} cores, {platform.system()} {platform.release()}. Date: {time.strftime('%Y-%m-%d')}.", "",
+        machine_line(), "",
         f"Target: the mean wait and the mean bounded slowdown on the synthetic trace are within a factor of {FACTOR} of those on the real",
         "one, and policies rank the same, at the recorded load and at 0.8 and 1.2 times it. The machine is sized for 90 % utilisation by the",
         "real trace, and for its largest job. A load factor submits the same jobs faster or slower. Policies whose slowdown on the real",
