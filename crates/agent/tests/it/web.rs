@@ -140,7 +140,7 @@ fn tls_and_client_certificates_are_as_exporters_have_them() {
     write_all(folder.path(), &files);
     let file = folder.path().join("web.yml");
     let agent = agent_on(&node("slurm-v2"), &[&format!("--web.config.file={}", file.display())]);
-    assert!(agent.log().contains("https://127.0.0.1"), "{}", agent.log());
+    testbed::eventually("an address in the log", || agent.log().contains("https://127.0.0.1").then_some(()));
 
     net::install_tls_provider();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
