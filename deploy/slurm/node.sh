@@ -6,7 +6,7 @@
 # prolog is missing. The address of the agent is TRACEWISE_AGENT_URL in /etc/default/tracewise-agent; Slurm sets the environment.
 # It starts the agent if it does not respond, so that a job is not without readings. It never fails a job and takes at most two
 # seconds. Tracewise needs neither: it finds jobs in control groups.
-PATH=/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH}
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin${PATH:+:$PATH}
 settings=${TRACEWISE_AGENT_DEFAULTS:-/etc/default/tracewise-agent}
 url=$(sed -n 's/^TRACEWISE_AGENT_URL=//p' "$settings" 2>/dev/null | tail -n 1 | tr -d "\"'")
 url=${url:-http://127.0.0.1:9742/healthz}

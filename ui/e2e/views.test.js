@@ -21,7 +21,7 @@ const HARMLESS = new Set([
   ...['run', 'duration', 'task attempts', 'failed', 'classifier', 'label', 'added'],
 ]);
 /** Buttons with names from the data: sorted columns, threads, entries of legends with a count, tasks, reasons. */
-const OF_DATA = [/ [↓↑]$/, /^thread \d+ /, / \d+$/, /^[A-Z]+ \(s\d+\)$/, /^[\d.]+× /];
+const OF_DATA = [/^Show all \d+ [a-z]+$/, / [↓↑]$/, /^thread \d+ /, / \d+$/, /^[A-Z]+ \(s\d+\)$/, /^[\d.]+× /];
 /** What viewers may start. */
 const STARTED_BY_VIEWERS = ['embeddings', 'score', 'similar', 'comparison'];
 
