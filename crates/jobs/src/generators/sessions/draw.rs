@@ -206,7 +206,8 @@ impl<'a> Pass<'a> {
         }
         let std_dev = INTERVAL_STD_DEV.min(MAX_INTERVAL_STD_DEV_SECONDS / original);
         let interval = original * (std_dev * normal(&mut self.rng)).exp();
-        if interval < MIN_ABSORBING_SECONDS {
+        // A model from elsewhere may have any interval.
+        if interval < MIN_ABSORBING_SECONDS || !interval.is_finite() {
             return interval;
         }
         let ahead = self.clock.by_change;
