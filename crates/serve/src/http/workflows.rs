@@ -184,9 +184,8 @@ pub async fn store(
     body: Body,
 ) -> Result<(StatusCode, Json<WorkflowItem>), ApiError> {
     let new = stored::receive(&service, service.workflow_runs.uploads(), &name, &headers, body).await?;
-    let (worker, actor) = (service.clone(), client.actor.clone());
-    let added = stored::query(&service, move || worker.workflow_runs.add(new, &actor)).await?;
-    stored::note(&service, &client.actor, "store workflow run", &name).await?;
+    let add = |service: &Service, actor: &str| service.workflow_runs.add(new, actor);
+    let added = stored::add(&service, "store workflow run", name, client.actor, add).await?;
     Ok((StatusCode::CREATED, Json(WorkflowItem::from(&added))))
 }
 
